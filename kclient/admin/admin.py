@@ -1,7 +1,8 @@
-"""Admin: the facade for administration of topics and looks at the cluster. Thin.
+"""Admin: the facade for administration of topics and for descriptions of the cluster. Thin.
 
-Each method checks its arguments, asks through ``cluster.calls`` or ``cluster.fanout``, and gives
-values. What is asked and how answers are read is in the S file of each subject.
+Each method checks its arguments, sends its requests through ``cluster.calls`` or
+``cluster.fanout``, and returns values. The S file of each subject builds the requests and reads
+the responses.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Admin(AsyncOnly):
         await self._core.start()
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Disconnect; calls that are under way end with ClientClosed. Twice is fine.
+        """Disconnect; calls in flight end with ClientClosed. Closing twice is fine.
 
         Args:
             timeout: Seconds after which connections are cut off. Of several calls at once, the
@@ -157,14 +158,14 @@ class Admin(AsyncOnly):
             What was created, by name.
 
         Raises:
-            TopicAlreadyExists: There is one of that name. If an attempt before had no answer, a
-                note says so: it may be the one that was asked for.
+            TopicAlreadyExists: There is a topic of that name. If an earlier attempt got no
+                response, a note adds that it may have created this topic.
             InvalidReplicationFactor: More replicas than brokers.
             InvalidPartitions, BrokerInvalidConfig, PolicyViolation, TopicAuthorizationFailed: As
-                the broker says.
+                the broker reports.
 
-        Cancellation: abandons the answer. Topics may be created, now or a moment later; the client
-        can be used on.
+        Cancellation: abandons the response. Topics may be created, now or a moment later; the
+        client can be used on.
 
         Example::
 
@@ -223,8 +224,8 @@ class Admin(AsyncOnly):
             TopicAuthorizationFailed: This client may not.
             NoCommonVersion: By id, and the controller is too old.
 
-        Cancellation: abandons the answer. Topics may be deleted, now or a moment later; the client
-        can be used on.
+        Cancellation: abandons the response. Topics may be deleted, now or a moment later; the
+        client can be used on.
         """
         from kclient.admin.operations import delete_topics
 
@@ -279,9 +280,9 @@ class Admin(AsyncOnly):
         Raises:
             InvalidPartitions: Not more than there are.
             UnknownTopicOrPartition: There is no such topic.
-            InvalidReplicaAssignment, TopicAuthorizationFailed: As the broker says.
+            InvalidReplicaAssignment, TopicAuthorizationFailed: As the broker reports.
 
-        Cancellation: abandons the answer. Partitions may be added, now or a moment later; the
+        Cancellation: abandons the response. Partitions may be added, now or a moment later; the
         client can be used on.
         """
         from kclient.admin.operations import create_partitions
@@ -438,7 +439,7 @@ class Admin(AsyncOnly):
 
         Returns:
             A ``kclient.cluster.core.Health``: ``ok``, state, age and last error of its metadata,
-            internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last answer, last failure) and
+            internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last response, last failure) and
             ``connections`` (a ``ConnectionHealth`` each).
 
         Raises:

@@ -1,4 +1,4 @@
-"""Checks of what users hand to Admin, so that a bad argument fails at once and by name. Sans-IO."""
+"""Checks of Admin's arguments, so that a bad one fails at once and by name. Sans-IO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kclient.types import IsolationLevel, OffsetSpec, TopicPartition, check_topi
 TOPIC_ID_BYTES = 16
 MAX_PARTITION = 2**31 - 1
 MAX_TIME = 2**63 - 1
-"""Milliseconds since the epoch that the protocol can say."""
+"""The latest time, in milliseconds since the epoch, that the protocol can express."""
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ When = OffsetSpec | int | datetime.datetime
 
 
 def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
-    """By name, each once."""
+    """Index the new topics by name, each once."""
     if isinstance(topics, NewTopic | str | bytes):
         raise InvalidArgument("topics must be an iterable of NewTopic, such as [NewTopic('a')]")
     by_name: dict[str, NewTopic] = {}
@@ -36,7 +36,7 @@ def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
 
 
 def _each(name: str, values: Iterable[T]) -> Iterable[T]:
-    """``values``, which can be walked through."""
+    """Check that ``values`` can be iterated over."""
     try:
         return iter(values)
     except TypeError:
@@ -44,19 +44,19 @@ def _each(name: str, values: Iterable[T]) -> Iterable[T]:
 
 
 def check_flag(name: str, value: bool) -> None:
-    """Refuse what is neither True nor False."""
+    """Refuse a value that is neither True nor False."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r}: allowed are True and False")
 
 
 def check_isolation(value: IsolationLevel) -> None:
-    """Refuse what is no IsolationLevel."""
+    """Refuse a value that is no IsolationLevel."""
     if not isinstance(value, IsolationLevel):
         raise InvalidArgument(f"isolation={value!r}: allowed is a kclient.IsolationLevel")
 
 
 def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:
-    """Names and ids, checked, each once."""
+    """Check names and ids, and keep each once."""
     if isinstance(topics, str | bytes):
         raise InvalidArgument(f"topics must be an iterable of names, such as [{topics!r}]")
     refs: dict[TopicRef, None] = {}
@@ -74,7 +74,7 @@ def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:
 def totals(
     counts: Mapping[str, int], assignments: Mapping[str, Sequence[Sequence[int]]] | None
 ) -> tuple[dict[str, int], dict[str, tuple[tuple[int, ...], ...]]]:
-    """The arguments of ``create_partitions``."""
+    """Check the arguments of ``create_partitions``."""
     if not isinstance(counts, Mapping):
         raise InvalidArgument("totals must be a mapping of topic name to number of partitions")
     for name, count in counts.items():
@@ -97,7 +97,7 @@ def totals(
 def offset_specs(
     specs: Mapping[TopicPartition, When],
 ) -> dict[TopicPartition, OffsetSpec | int]:
-    """The argument of ``list_offsets``, with datetimes as milliseconds."""
+    """Check the argument of ``list_offsets``; datetimes become milliseconds."""
     if not isinstance(specs, Mapping):
         raise InvalidArgument("specs must be a mapping of TopicPartition to OffsetSpec or time")
     return {_partition(key): _when(key, when) for key, when in specs.items()}

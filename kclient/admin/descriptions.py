@@ -1,8 +1,8 @@
-"""Describing topics and the cluster: the values, the requests, and how answers are read.
+"""Descriptions of topics and of the cluster: values, requests, and readers of responses. Sans-IO.
 
-Sans-IO. Admin asks for metadata of its own instead of waiting for the client's view, since its user
-wants to know how things are now. DescribeCluster is there since Apache Kafka 2.8; older brokers
-describe the cluster through Metadata.
+Admin requests metadata of its own instead of waiting for the client's view, since its caller wants
+the current state. DescribeCluster exists since Apache Kafka 2.8; older brokers describe the cluster
+through Metadata.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from kclient.protocol.messages.describe_cluster import DescribeClusterResponse
 
 IDS_SINCE = 12
-"""Metadata version that can be asked by topic id: Apache Kafka 3.0."""
+"""Metadata version that can request topics by id: Apache Kafka 3.0."""
 
 CHUNK = 500
-"""Topics asked for at once, so that reading an answer doesn't hold the loop."""
+"""Topics per request, so that reading a response doesn't hold the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas a partition has; the most, while a reassignment is under way."""
+        """How many replicas a partition has; the most, while a reassignment is in progress."""
         return max((len(p.replicas) for p in self.partitions), default=0)
 
     @property
@@ -117,7 +117,7 @@ def request_for(refs: Sequence[TopicRef], version: int) -> MetadataRequest:
             else MetadataRequestTopic(name=None, topic_id=ref)
             for ref in refs
         ],
-        # Before version 4 a broker can't be asked not to create what it doesn't know.
+        # Before version 4 a request can't keep a broker from creating unknown topics.
         allow_auto_topic_creation=version < 4,
     )
 
@@ -130,7 +130,7 @@ def request_for_all(version: int) -> MetadataRequest:
 
 
 def chunks(refs: Iterable[TopicRef]) -> Iterable[list[TopicRef]]:
-    """Pieces of names and pieces of ids, since no request can hold both."""
+    """Chunks of names and chunks of ids, since no request can hold both."""
     names: list[TopicRef] = []
     ids: list[TopicRef] = []
     for ref in dict.fromkeys(refs):
@@ -143,14 +143,14 @@ def chunks(refs: Iterable[TopicRef]) -> Iterable[list[TopicRef]]:
 def read_descriptions(
     response: MetadataResponse, refs: Sequence[TopicRef]
 ) -> dict[TopicRef, TopicDescription | KafkaError]:
-    """What the answer says of each topic."""
+    """Read the description or the error of each topic from the response."""
     found: dict[TopicRef, TopicDescription | KafkaError] = {}
     asked = set(refs)
     rows: dict[Row, Row] = {}
     # Epochs are shown as the broker reports them, also by those that are no base for decisions.
-    for said in response.topics:
-        ref: TopicRef = said.topic_id if said.topic_id in asked else said.name or ""
-        topic = read_topic(said, IDS_SINCE, rows)
+    for entry in response.topics:
+        ref: TopicRef = entry.topic_id if entry.topic_id in asked else entry.name or ""
+        topic = read_topic(entry, IDS_SINCE, rows)
         if topic.error and not topic.leaders:
             found[ref] = broker_error(topic.error, f"describing topic {name_of(ref)} failed")
         else:
@@ -163,14 +163,14 @@ def read_descriptions(
 def listing_steps(
     response: MetadataResponse, *, internal: bool
 ) -> Generator[None, None, list[TopicListing]]:
-    """The topics of an answer by name, in steps of one; ``response`` is used up."""
+    """Read the topics of a response, sorted by name, one per step; empties ``response.topics``."""
     listed = []
     while response.topics:  # popped, since freeing them all at once would hold the loop
-        said = response.topics.pop()
-        if not said.error_code and (internal or not said.is_internal):
-            topic_id = said.topic_id if said.topic_id != NO_TOPIC_ID else None
+        entry = response.topics.pop()
+        if not entry.error_code and (internal or not entry.is_internal):
+            topic_id = entry.topic_id if entry.topic_id != NO_TOPIC_ID else None
             listed.append(
-                TopicListing(said.name or "", topic_id, said.is_internal, len(said.partitions))
+                TopicListing(entry.name or "", topic_id, entry.is_internal, len(entry.partitions))
             )
         yield
     return sorted(listed, key=lambda topic: topic.name)
@@ -181,7 +181,7 @@ def _id(topic: Topic) -> bytes | None:
 
 
 def cluster_error(response: DescribeClusterResponse) -> KafkaError | None:
-    """The error of a whole answer."""
+    """Return the error of the response as a whole."""
     if not response.error_code:
         return None
     return broker_error(
@@ -192,7 +192,7 @@ def cluster_error(response: DescribeClusterResponse) -> KafkaError | None:
 
 
 def cluster_from_describe_cluster(response: DescribeClusterResponse) -> ClusterDescription:
-    """What DescribeCluster says."""
+    """Read the description of the cluster from a DescribeCluster response."""
     brokers = [
         Broker(b.broker_id, b.host, b.port, b.rack, fenced=b.is_fenced) for b in response.brokers
     ]
@@ -200,7 +200,7 @@ def cluster_from_describe_cluster(response: DescribeClusterResponse) -> ClusterD
 
 
 def cluster_from_metadata(response: MetadataResponse) -> ClusterDescription:
-    """What Metadata says of the cluster."""
+    """Read the description of the cluster from a Metadata response."""
     brokers = [Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
     return _cluster(response.cluster_id, response.controller_id, brokers)
 

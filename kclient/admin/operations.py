@@ -1,12 +1,12 @@
-"""What ``Admin`` asks: changes of topics, and looks at topics, offsets and the cluster.
+"""The operations of ``Admin``: changes of topics, and lookups of topics, offsets and the cluster.
 
-The questions are in ``topics``, what is read of brokers and leaders in ``descriptions``. A
-controller answers before all brokers have heard of a change, so a client that goes on to another
-broker might hear that its new topic doesn't exist: so a change waits until every broker shows it.
-That is for a moment only: the change itself is done, and running out of time is no error.
+The requests are in ``topics``; ``descriptions`` reads topics and the cluster. A controller responds
+before all brokers know of a change, and another broker could then report that a new topic doesn't
+exist: so a change waits until every broker shows it. It waits for a moment only: the change itself
+is done, and running out of time is no error.
 
-Before Apache Kafka 2.4 a new topic must come with numbers of partitions and replicas; a user who
-leaves them open gets what the controller's own settings say.
+Before Apache Kafka 2.4 a new topic must come with numbers of partitions and replicas; where the
+caller leaves them open, the controller's own settings apply.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PATIENCE = 5.0
 """Seconds to wait at most: propagation takes milliseconds, unless a broker is in trouble."""
 
 BROKERS_ASKED = 12
-"""In larger clusters only so many are asked; what is left is what ``wait_for_topic`` bridges."""
+"""In larger clusters only so many brokers are asked; ``wait_for_topic`` bridges the rest."""
 
 GONE = 0
 """The number of partitions of a topic that doesn't exist any more."""
@@ -72,8 +72,8 @@ async def create_topics(
 ) -> dict[str, CreatedTopic | KafkaError]:
     """See ``Admin.create_topics``."""
     deadline = core.clock.now() + timeout
-    question = CreateTopics(topics, validate_only=validate_only)
-    outcomes = await fan_out(core.calls, question, topics, timeout)
+    request = CreateTopics(topics, validate_only=validate_only)
+    outcomes = await fan_out(core.calls, request, topics, timeout)
     lacking = [name for name, got in outcomes.items() if isinstance(got, DefaultsNeeded)]
     if lacking:
         left = max(0.001, deadline - core.clock.now())
@@ -93,15 +93,15 @@ async def _with_defaults(
     validate_only: bool,
     timeout: float,
 ) -> dict[str, CreatedTopic | KafkaError]:
-    """Ask again for those that an old controller could not fill in."""
+    """Request those topics again whose numbers an old controller could not fill in."""
     deadline = core.clock.now() + timeout
     try:
         partitions, replicas = await broker_defaults(core, timeout)
     except KafkaError as error:
         return dict.fromkeys(lacking, error)
     filled = {name: topics[name].with_defaults(partitions, replicas) for name in lacking}
-    question = CreateTopics(filled, validate_only=validate_only)
-    return await fan_out(core.calls, question, filled, max(0.001, deadline - core.clock.now()))
+    request = CreateTopics(filled, validate_only=validate_only)
+    return await fan_out(core.calls, request, filled, max(0.001, deadline - core.clock.now()))
 
 
 async def delete_topics(
@@ -110,13 +110,13 @@ async def delete_topics(
     """See ``Admin.delete_topics``."""
     deadline = core.clock.now() + timeout
     outcomes = await fan_out(core.calls, DeleteTopics(), refs, timeout)
-    gone = {
+    deleted = {
         got.name: GONE
         for got in outcomes.values()
         if isinstance(got, DeletedTopic) and got.name is not None
     }
-    if gone:
-        await wait_until_seen(core, gone, deadline - core.clock.now())
+    if deleted:
+        await wait_until_seen(core, deleted, deadline - core.clock.now())
     return outcomes
 
 
@@ -129,8 +129,8 @@ async def create_partitions(
 ) -> dict[str, int | KafkaError]:
     """See ``Admin.create_partitions``."""
     deadline = core.clock.now() + timeout
-    question = CreatePartitions(totals, assignments, validate_only=validate_only)
-    outcomes = await fan_out(core.calls, question, totals, timeout)
+    request = CreatePartitions(totals, assignments, validate_only=validate_only)
+    outcomes = await fan_out(core.calls, request, totals, timeout)
     grown = {name: got for name, got in outcomes.items() if isinstance(got, int)}
     if grown and not validate_only:
         await wait_until_seen(core, grown, deadline - core.clock.now())
@@ -141,8 +141,8 @@ async def broker_defaults(core: ClientCore, timeout: float) -> tuple[int, int]:
     """``num.partitions`` and ``default.replication.factor`` of the controller.
 
     Raises:
-        KafkaError: They can't be had; ClusterAuthorizationFailed where this client may not see
-            them.
+        KafkaError: They can't be looked up; ClusterAuthorizationFailed where this client may not
+            see them.
     """
     # A broker's settings are known to that broker only.
     node_id = core.calls.controller()
@@ -174,18 +174,18 @@ def _config_error(response: DescribeConfigsResponse) -> KafkaError | None:
         return ProtocolError(
             "no result for the broker", struct="DescribeConfigsResponse", field="results"
         )
-    said = response.results[0]
-    if not said.error_code:
+    result = response.results[0]
+    if not result.error_code:
         return None
     return broker_error(
-        said.error_code,
+        result.error_code,
         "looking up the brokers' default numbers of partitions and replicas failed",
-        broker_message=said.error_message,
+        broker_message=result.error_message,
     )
 
 
 async def wait_until_seen(core: ClientCore, counts: Mapping[str, int], time_left: float) -> bool:
-    """Wait until the brokers show each topic with at least so many partitions, each with a leader.
+    """Wait until the brokers show each topic with at least the expected partitions and leaders.
 
     Args:
         core: The client's.
@@ -216,7 +216,7 @@ async def wait_until_seen(core: ClientCore, counts: Mapping[str, int], time_left
 async def _unaware(
     core: ClientCore, node_ids: list[int], counts: Mapping[str, int], timeout: float
 ) -> list[int]:
-    """Those of the brokers that don't show it yet."""
+    """Return those of the brokers that don't show the topics as expected yet."""
 
     def build(version: int) -> MetadataRequest:
         return request_for(list(counts), version)
@@ -291,13 +291,13 @@ async def describe_cluster(core: ClientCore, timeout: float) -> ClusterDescripti
             AnyNode(), DescribeClusterRequest(), timeout=timeout, check=descriptions.cluster_error
         )
     except NoCommonVersion:
-        said: MetadataResponse = await core.calls.call(
+        metadata: MetadataResponse = await core.calls.call(
             AnyNode(),
             lambda version: descriptions.request_for([], max(version, 1)),
             api=MetadataRequest,
             timeout=retry_state.time_left(),
         )
-        return descriptions.cluster_from_metadata(said)
+        return descriptions.cluster_from_metadata(metadata)
     return descriptions.cluster_from_describe_cluster(response)
 
 

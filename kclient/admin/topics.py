@@ -1,8 +1,8 @@
-"""Topics: the questions that create, delete and extend them, and their values. Sans-IO.
+"""Topics: the requests that create, delete and extend them, and their values. Sans-IO.
 
-Each question goes to the controller and says for every topic what became of it; ``cluster.fanout``
-asks them. What differs between versions stays in here. ``NewTopic`` checks itself when made, so
-that a bad argument fails where it was written.
+Each request goes to the controller, and its response has an outcome for every topic;
+``cluster.fanout`` sends them. The differences between versions stay in here. ``NewTopic`` checks
+itself when made, so that a bad argument fails where it was written.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ ConfigValue = str | int | float | bool | None
 
 
 class DefaultsNeeded(NoCommonVersion):
-    """The controller is too old to choose numbers itself: they must be looked up and given."""
+    """Error of a controller too old to choose numbers itself: they must be looked up and given."""
 
 
 class _ControllerRequest:
-    """What the questions of this file share: the controller answers them, and it knows."""
+    """Base of the requests in this file: the controller handles them, and its errors are final."""
 
     def node_for(self, key: TopicRef, calls: Calls) -> tuple[int, Hashable]:
         """The controller; topics by id go in a request of their own."""
         return calls.controller(), isinstance(key, bytes)
 
     def is_final(self, error: KafkaError) -> bool:
-        """A topic that the controller doesn't know isn't there."""
+        """A topic that the controller doesn't know doesn't exist."""
         return isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
 
 
@@ -123,16 +123,16 @@ class CreateTopics(_ControllerRequest):
     def read(
         self, response: CreateTopicsResponse, keys: Sequence[str]
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """What became of each."""
+        """Read the outcome of each topic."""
         found: dict[str, CreatedTopic | KafkaError] = {}
-        for said in response.topics:
-            if said.error_code:
-                doing = f"creating topic {said.name} failed"
-                found[said.name] = broker_error(
-                    said.error_code, doing, broker_message=said.error_message
+        for result in response.topics:
+            if result.error_code:
+                doing = f"creating topic {result.name} failed"
+                found[result.name] = broker_error(
+                    result.error_code, doing, broker_message=result.error_message
                 )
-            elif said.name in self._topics:
-                found[said.name] = self._created(said)
+            elif result.name in self._topics:
+                found[result.name] = self._created(result)
         return found
 
     def _created(self, said: CreatableTopicResult) -> CreatedTopic:
@@ -183,17 +183,19 @@ class DeleteTopics(_ControllerRequest):
     def read(
         self, response: DeleteTopicsResponse, keys: Sequence[TopicRef]
     ) -> dict[TopicRef, DeletedTopic | KafkaError]:
-        """What became of each."""
+        """Read the outcome of each topic."""
         found: dict[TopicRef, DeletedTopic | KafkaError] = {}
         asked = set(keys)
-        for said in response.responses:
-            key: TopicRef = said.topic_id if said.topic_id in asked else said.name or ""
-            if said.error_code:
+        for result in response.responses:
+            key: TopicRef = result.topic_id if result.topic_id in asked else result.name or ""
+            if result.error_code:
                 doing = f"deleting topic {name_of(key)} failed"
-                found[key] = broker_error(said.error_code, doing, broker_message=said.error_message)
+                found[key] = broker_error(
+                    result.error_code, doing, broker_message=result.error_message
+                )
             else:
-                topic_id = said.topic_id if said.topic_id != NO_TOPIC_ID else None
-                found[key] = DeletedTopic(said.name, topic_id)
+                topic_id = result.topic_id if result.topic_id != NO_TOPIC_ID else None
+                found[key] = DeletedTopic(result.name, topic_id)
         return found
 
 
@@ -244,16 +246,16 @@ class CreatePartitions(_ControllerRequest):
     def read(
         self, response: CreatePartitionsResponse, keys: Sequence[str]
     ) -> dict[str, int | KafkaError]:
-        """The new total of each."""
+        """Read the new total of each topic, or its error."""
         found: dict[str, int | KafkaError] = {}
-        for said in response.results:
-            if said.error_code:
-                doing = f"adding partitions to topic {said.name} failed"
-                found[said.name] = broker_error(
-                    said.error_code, doing, broker_message=said.error_message
+        for result in response.results:
+            if result.error_code:
+                doing = f"adding partitions to topic {result.name} failed"
+                found[result.name] = broker_error(
+                    result.error_code, doing, broker_message=result.error_message
                 )
-            elif said.name in self._totals:
-                found[said.name] = self._totals[said.name]
+            elif result.name in self._totals:
+                found[result.name] = self._totals[result.name]
         return found
 
 
@@ -343,7 +345,8 @@ class CreatedTopic:
     Attributes:
         name: Its name.
         topic_id: Its id of 16 bytes; None where the brokers don't report it (before 2.8).
-        partitions: How many it has; None where it wasn't given and brokers (before 2.4) don't say.
+        partitions: How many it has; None where it wasn't given and brokers (before 2.4) don't
+            report it.
         replication_factor: Likewise.
         configs: All settings that it has, by name; empty where the brokers don't report them.
     """

@@ -1,7 +1,7 @@
 """The command line: ``kclient`` or ``python -m kclient``. One sub-command per file.
 
 It uses the public API only. Typer and Rich come with the extra ``kclient[cli]``; where they are
-missing, one line says so. What a user got wrong is one line, too, and exit code 2.
+missing, it writes one line. A user's mistake is one line, too, and exit code 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All sub-commands put together, and what becomes of errors: one line each.
+"""All sub-commands put together, and how errors are shown: one line each.
 
 Imported by ``main`` once Typer and Rich are known to be there.
 """
@@ -40,11 +40,11 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """What can be said before a sub-command."""
+    """Options that come before a sub-command."""
 
 
 def run() -> int:
-    """Run what the arguments of the process say; returns the exit code."""
+    """Run the command of the process's arguments; returns the exit code."""
     try:
         result = app(prog_name="kclient", standalone_mode=False)
     except typer.TyperException as error:

@@ -1,6 +1,6 @@
 """``kclient dev-cluster``: a Kafka cluster in memory, at ports that stay, to develop against.
 
-It is ``kclient.testing.Cluster`` with a signal handler. Not for production, and it says so.
+It is ``kclient.testing.Cluster`` with a signal handler. Not for production, and it prints so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_PORT = 65_535
 
 
 def _whole(least: int, most: int) -> Callable[[object], int]:
-    """A parser of whole numbers whose refusal says what was given, as Typer's own doesn't."""
+    """A parser of whole numbers whose error names what was given, as Typer's own doesn't."""
 
     def parse(given: object) -> int:
         text = str(given)  # a default comes as the number that it is
@@ -111,8 +111,8 @@ def _greet(cluster: Cluster) -> None:
     console.print(f"kclient dev-cluster: {brokers} like Apache Kafka 4.3, for development")
     console.print(f"bootstrap: [bold]{escape(cluster.bootstrap)}[/bold]")
     if cluster.topics:
-        told = (f"{name} ({cluster.partition_count(name)})" for name in cluster.topics)
-        console.print(f"topics (partitions): {', '.join(told)}")
+        described = (f"{name} ({cluster.partition_count(name)})" for name in cluster.topics)
+        console.print(f"topics (partitions): {', '.join(described)}")
     console.print("Not for production: everything is in memory, and gone when this ends (Ctrl-C).")
 
 
@@ -147,7 +147,7 @@ def _parsed_racks(text: str | None, brokers: int) -> list[str] | None:
 
 
 def _not_opened(error: OSError, host: str, port: int, brokers: int) -> typer.BadParameter:
-    """What to say of a listener that couldn't be opened."""
+    """Return the error for a listener that couldn't be opened."""
     if error.errno == errno.EADDRINUSE:
         taken = next((one for one in range(port, port + brokers) if _is_taken(host, one)), port)
         wanted = str(port) if brokers == 1 else f"{port} to {port + brokers - 1}"

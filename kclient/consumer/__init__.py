@@ -1,4 +1,4 @@
-"""The consumer room. ``kclient.Consumer`` is its one public door; see ``consumer``."""
+"""The consumer package. ``kclient.Consumer`` is its one public entry point; see ``consumer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what users hand to a consumer's calls, and the values that come out of them. Sans-IO.
+"""Checks of the arguments of a consumer's calls, and the values made of them. Sans-IO.
 
 Each check returns the value or raises, naming it.
 """
@@ -30,7 +30,7 @@ _MAX_PARTITION = 2**31 - 1
 _MAX_EPOCH = 2**31 - 1
 _MAX_NOTE_BYTES = 2**15 - 1
 RebalanceCallback: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
-"""Is told of partitions, sorted; a coroutine function is awaited."""
+"""Is called with the partitions, sorted; a coroutine function is awaited."""
 _ENDS = "use seek_to_beginning() or seek_to_end() for the ends of the log"
 
 
@@ -55,7 +55,7 @@ def checked_partition(value: object) -> TopicPartition:
 
 
 def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Several of them; a single one, or a str, is a mistake that would go a long way."""
+    """Several of them; refuses a single partition or a str, which are iterables by mistake."""
     if isinstance(values, str | TopicPartition):
         raise InvalidArgument(f"an iterable of TopicPartition is needed, not {values!r}")
     try:
@@ -84,7 +84,7 @@ def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:
 
 
 def _belongs(value: object, call: str) -> str | None:
-    """Where a str that is no name of a topic should be; None if that can't be seen."""
+    """A hint where a str that is no topic name belongs; None if there is none."""
     if not isinstance(value, str):
         return None
     if not set(value).isdisjoint("^$*+?|()[]{}\\"):
@@ -97,7 +97,7 @@ def _belongs(value: object, call: str) -> str | None:
 
 
 def checked_offset(value: object, hint: str | None = None) -> int:
-    """An offset to read from. ``hint`` says what else to do, where it is below 0."""
+    """An offset to read from. ``hint`` is added to the error where it is below 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(
             f"offset must be an int or an OffsetAndMetadata, not {type(value).__name__}"
@@ -132,7 +132,7 @@ def checked_target(value: object) -> AtTime | tuple[int, int]:
 
 
 def checked_commit(value: object) -> OffsetAndMetadata:
-    """What is to be committed of one partition; that of others goes along in the same request."""
+    """The offset to commit of one partition; those of others are in the same request."""
     if not isinstance(value, OffsetAndMetadata):
         return OffsetAndMetadata(checked_offset(value))
     checked_offset(value.offset)
@@ -173,7 +173,7 @@ def checked_time(value: object) -> int:
 
 
 def checked_times(times: object) -> dict[TopicPartition, int]:
-    """Several, by partition."""
+    """Points in time to look up, by partition."""
     if not isinstance(times, Mapping):
         raise InvalidArgument(
             f"a mapping of TopicPartition to a time is needed, not {a_or_an(type(times).__name__)}",
@@ -196,7 +196,7 @@ def checked_timeout(value: object) -> float:
 
 
 def refuse_group(what: str | None = None) -> InvalidConfig:
-    """The error of all that needs a group, for a consumer without one. ``what`` was given."""
+    """The error of calls that need a group, for a consumer without one. ``what`` was given."""
     given = "" if what is None else f"{what} was given, and "
     return InvalidConfig(
         f"{given}this consumer has no group",
@@ -213,7 +213,7 @@ def checked_group(value: object) -> str:
 
 
 def checked_sources(topics: tuple[str, ...], pattern: object) -> re.Pattern[str] | None:
-    """The pattern of topic names, compiled, if one was given, and then no names beside it."""
+    """The compiled pattern of topic names, if one was given; refuses names beside it."""
     if pattern is None:
         return None
     if topics:
@@ -237,12 +237,12 @@ def checked_sources(topics: tuple[str, ...], pattern: object) -> re.Pattern[str]
 class TopicFilter(Frozen):
     """What a consumer in a group subscribes to: topics by name, or those that match a pattern.
 
-    Which topics a pattern means changes with the cluster, so it is asked anew with each view.
+    The topics that match a pattern change with the cluster, so they are taken from each new view.
 
     Attributes:
         topics: Names; empty where there is a pattern.
         pattern: Matched against the whole name; None where there are names.
-        internal: Whether the pattern also means Kafka's own topics.
+        internal: Whether the pattern also matches Kafka's own topics.
     """
 
     topics: tuple[str, ...] = ()
@@ -253,13 +253,13 @@ class TopicFilter(Frozen):
         return bool(self.topics) or self.pattern is not None
 
     def topics_in(self, view: Cluster) -> tuple[str, ...]:
-        """Names of the topics that are meant, sorted; those given by name also if unknown."""
+        """Names of the subscribed topics, sorted; those given by name also if unknown."""
         if self.pattern is None:
             return tuple(sorted(self.topics))
         return tuple(sorted(name for name in view.listed if self.means(name, view)))
 
     def means(self, topic: str, view: Cluster) -> bool:
-        """Whether records of ``topic`` are wanted."""
+        """Whether ``topic`` is subscribed to."""
         if self.pattern is None:
             return topic in self.topics
         matches = self.pattern.fullmatch(topic) is not None
@@ -275,9 +275,9 @@ class RebalanceListener(Frozen):
     """The callbacks of one subscription; None where there is nothing to call.
 
     Attributes:
-        on_assigned: Partitions came; called after each rebalance, maybe with none.
-        on_revoked: Partitions are about to be given up: commit what is done.
-        on_lost: Partitions are another's already.
+        on_assigned: Partitions were assigned; called after each rebalance, maybe with none.
+        on_revoked: Partitions are about to be revoked: commit what is processed.
+        on_lost: Partitions already belong to other members.
     """
 
     on_assigned: RebalanceCallback | None = None
@@ -292,7 +292,7 @@ class GroupOptions(Frozen):
     Attributes:
         group: The group.
         topic_filter: What is subscribed to from the start.
-        listener: Who is told.
+        listener: The callbacks of rebalances.
     """
 
     group: str
@@ -305,7 +305,7 @@ def checked_listener(
     on_revoked: RebalanceCallback | None,
     on_lost: RebalanceCallback | None,
 ) -> RebalanceListener | None:
-    """The callbacks, if any was given. Without ``on_lost`` it is ``on_revoked`` that is called."""
+    """The callbacks, if any was given. Without ``on_lost``, ``on_revoked`` stands in for it."""
     given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
     if all(callback is None for callback in given.values()):
         return None
@@ -316,7 +316,7 @@ def checked_listener(
 
 
 def _check_callback(name: str, callback: RebalanceCallback) -> None:
-    """Refuse what can't be called with partitions; what has no signature is believed."""
+    """Refuse a callback that can't take partitions; one without a signature is accepted."""
     try:
         inspect.signature(callback).bind(())
     except ValueError:

@@ -1,6 +1,6 @@
 """Columns for ``poll_arrow``, which needs pyarrow: that is imported on first use.
 
-``poller`` lets the fetch buffer show batches to ``Columns.add`` and asks for the result at the end.
+``poller`` has the fetch buffer pass batches to ``Columns.add`` and takes the result at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kclient.record import Batch
 
 ROWS_PER_STEP = 5_000
-"""Rows that are decoded between two looks at the clock: a batch may hold millions."""
+"""Rows decoded between two checks of the clock: a batch may hold millions."""
 ENOUGH_ROWS = 100_000
 """Rows of one record batch after which no further batch is added."""
 ENOUGH_BYTES = 64 * 1024 * 1024
@@ -28,13 +28,13 @@ class Columns:
     """The records of one ``poll_arrow``.
 
     Args:
-        expected: The attribute of the ``Columns`` before, for those that follow.
+        expected: The attribute of the previous ``Columns``, from the second one on.
 
     Raises:
         InvalidConfig: pyarrow is not installed.
 
     Attributes:
-        begun: Where each partition stood before its first records were added.
+        begun: Offset of each partition's first record that was added.
     """
 
     __slots__ = ("_builder", "begun")
@@ -52,12 +52,12 @@ class Columns:
 
     @property
     def expected(self) -> tuple[int, int, int]:
-        """How large the next record batch may become, judged by those before."""
+        """Expected size of the next record batch, judged by the previous ones."""
         return self._builder.expected
 
     @property
     def row_count(self) -> int:
-        """How many records are in it."""
+        """How many records were added."""
         return self._builder.num_rows
 
     @property
@@ -69,7 +69,7 @@ class Columns:
     def add(self, state: PartitionState, batch: Batch, start_offset: int) -> int | None:
         """Add records of ``batch`` from ``start_offset`` on.
 
-        Returns the offset to go on at, None where there is no room for any.
+        Returns the offset to continue at, None where there is no space for any.
         """
         topic, partition = state.topic_partition
         builder = self._builder
@@ -81,5 +81,5 @@ class Columns:
         return builder.last_offset + 1 if added else None
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
-        """What was added."""
+        """The records that were added, as one record batch."""
         return self._builder.to_record_batch()

@@ -1,16 +1,15 @@
-"""CommitQueue: which offsets are to be committed next, and whom to tell what became of it. Sans-IO.
+"""CommitQueue: which offsets to commit next, and the outcome of each commit call. Sans-IO.
 
-``commits`` drives it: one request under way at a time. Per partition there is at most one
-*pending_offset* that waits, that of the latest call, and one that is under way. A pending_offset
-that failed for a passing reason waits again, unless a later call has wished something else
-meanwhile: then who asked for the earlier one gets the outcome of the later one. So offsets reach
-the coordinator in the order of the calls, retries included, and an older one never follows a newer
-one.
+``commits`` drives it: one request in flight at a time. Per partition at most one offset waits, that
+of the latest call, and at most one is in flight. An offset that failed for a passing reason waits
+again, unless a later call has requested another offset meanwhile: then the calls of the earlier one
+get the outcome of the later one. So offsets reach the coordinator in the order of the calls,
+retries included, and an older one never follows a newer one.
 
-A *call* is one commit that somebody asked for; a *pending_offset* is the offset that shall be
-committed of one partition, and the calls that wait for it. A partition that is taken away
-(``forget``) takes its wishes along: should it come back, somebody else may have committed
-meanwhile. It doesn't know of members and generations; it is told.
+A ``Commit`` is one call of the application or of the timer; a ``PendingOffset`` is the offset to
+commit of one partition, and the calls that wait for it. When a partition is revoked (``forget``),
+its pending offsets are dropped: if it is assigned again, another member may have committed
+meanwhile. The queue does not know members and generations; the driver passes what it needs.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHARED = 0.1
-"""Part of its time that a call may lose by sharing an outcome with an earlier one."""
+"""Fraction of its time limit that a call may lose by sharing an earlier call's outcome."""
 OVERTAKEN = 30.0
 """Seconds for which a request without a response may still be processed by a broker."""
 REPEAT = 1.0
 """Minimum seconds between a commit and its repeat, whatever the interval of commits."""
 _SLACK = 100
-"""Calls that are done and may be kept until their deadline."""
+"""Finished calls that may stay in the heap of deadlines until their deadline."""
 HINT: Final = (
     "whoever has the partition reads on from the last commit before it: commit in on_revoked, and "
     "take less time between two polls than max_poll_interval"
@@ -60,19 +59,19 @@ _FOREIGN_HINT: Final = (
 
 @dataclass(slots=True, eq=False, repr=False)
 class Commit(Generic[T]):
-    """One commit that was asked for.
+    """One call that commits offsets.
 
     Attributes:
-        token: The caller's, handed back when it is done.
-        begun: When it was asked for.
+        token: The caller's, returned when the commit is done.
+        begun: When the call was made.
         deadline: When it must have an outcome.
-        number: In the order of the calls.
+        number: Its place in the order of the calls.
         done: It has an outcome.
-        error: Why it failed; None if it didn't. Of meaning once it is done.
-        open: The wishes that it waits for.
-        failed: Partitions that were refused, with the errors.
-        taken: Partitions that aren't ours any more, with the error that said so, if one did.
-        foreign: Partitions that weren't ours when it was asked for.
+        error: Why it failed; None if it didn't. Meaningful once it is done.
+        open: The pending offsets that it waits for.
+        failed: Partitions whose commit was refused, with the errors.
+        taken: Partitions that are no longer assigned, with the error that reported it, if any.
+        foreign: Partitions that weren't assigned when the call was made.
     """
 
     token: T
@@ -88,11 +87,11 @@ class Commit(Generic[T]):
 
     @property
     def spoilt(self) -> bool:
-        """It fails, whatever becomes of what is open."""
+        """It fails, whatever the outcome of its open partitions."""
         return bool(self.failed or self.taken or self.foreign)
 
     def finish(self, group_id: str) -> None:
-        """Nothing is open any more: make the one outcome out of those of the partitions."""
+        """Nothing is open any more: combine the outcomes of the partitions into one."""
         self.done = True
         if self.taken or self.foreign:
             self.error = self._commit_failed(group_id)
@@ -118,13 +117,13 @@ class Commit(Generic[T]):
         return error
 
     def too_late(self, group_id: str, now: float, obstacle: str, *, sent: bool) -> RequestTimedOut:
-        """The error of what is open, as its time is up.
+        """The error of the open partitions after the deadline.
 
         Args:
             group_id: The group.
             now: The time.
             obstacle: Why nothing could be sent, if that is so.
-            sent: Something of it is under way.
+            sent: Some of its offsets are in flight.
         """
         last = next((w.error for w in self.open.values() if w.error is not None), None)
         text = (
@@ -142,15 +141,15 @@ class PendingOffset(Generic[T]):
     """An offset to be committed.
 
     Attributes:
-        offset: It.
+        offset: The offset.
         topic_id: Of the topic that it was read from, empty where brokers have no ids; None for an
             offset that was not read here.
-        calls: Who waits for it, in the order of the calls.
-        failures: How often it was sent in vain.
+        calls: The calls that wait for it, in their order.
+        failures: How many attempts failed.
         retry_at: When it may be sent.
         error: Why it failed last.
-        unknown_since: Since when the coordinator says that there is no such partition.
-        forgotten: The partition was taken away while it was under way.
+        unknown_since: Since when the coordinator reports that there is no such partition.
+        forgotten: The partition was revoked while it was in flight.
     """
 
     offset: OffsetAndMetadata
@@ -163,14 +162,14 @@ class PendingOffset(Generic[T]):
     forgotten: bool = False
 
     def failed(self, error: KafkaError, now: float, again: float) -> None:
-        """It was sent in vain at ``now``, and may be sent ``again``."""
+        """Record a failed attempt at ``now``; the next one may be sent at ``again``."""
         self.error = error
         self.failures += 1
         self.retry_at = again
         self.unknown_since = min(self.unknown_since, now) if is_unknown(error) else math.inf
 
     def fared_like(self, other: PendingOffset[T]) -> None:
-        """It takes the place of ``other``, and goes on waiting where that was."""
+        """Replace ``other``: take over its failures and its time of retry."""
         self.error, self.failures = other.error, other.failures
         self.retry_at, self.unknown_since = other.retry_at, other.unknown_since
 
@@ -179,15 +178,15 @@ class CommitQueue(Generic[T]):
     """The commits of one consumer.
 
     Args:
-        group_id: For texts.
-        backoff: Waits between attempts.
+        group_id: For error texts.
+        backoff: Delays between attempts.
         rng: For their jitter.
-        patience: For how many seconds the coordinator may say that it doesn't know a partition,
-            of a topic of that id, until that is sure.
+        patience: For how many seconds the coordinator may report a partition as unknown, of a topic
+            of that id, before that is believed.
         topic_id_of: The id of the topic that an offset was read from; see ``PendingOffset``.
 
     Attributes:
-        committed: What we know to be committed of the partitions that are ours.
+        committed: The known committed offsets of the assigned partitions.
         calls: How many calls there were.
     """
 
@@ -206,7 +205,7 @@ class CommitQueue(Generic[T]):
         self._topic_id_of = topic_id_of
         self.committed: dict[TopicPartition, int] = {}
         self._obstacle = ""
-        # What an attempt without an answer may have committed, if it is more than we know of.
+        # What an attempt without a response may have committed, if it is more than is known.
         self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
         # Offsets of attempts without a response, and when those failed: see ``repeats``.
         self._unanswered: dict[TopicPartition, tuple[frozenset[int], float]] = {}
@@ -220,11 +219,11 @@ class CommitQueue(Generic[T]):
         self._failures = 0
         self._resume_at = -math.inf
 
-    # What there is
+    # Queries
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be sent, and nothing is under way."""
+        """Nothing is to be sent, and nothing is in flight."""
         return not self._waiting and not self._sent
 
     @property
@@ -246,7 +245,7 @@ class CommitQueue(Generic[T]):
 
     @property
     def limit(self) -> float:
-        """Until when the attempt that is under way is of use to anybody."""
+        """Until when a response to the attempt in flight is of use to any call."""
         deadlines = [
             call.deadline for pending_offset in self._sent.values() for call in pending_offset.calls
         ]
@@ -261,7 +260,7 @@ class CommitQueue(Generic[T]):
         return max(soonest, self._resume_at)
 
     def latest(self, partition: TopicPartition) -> int | None:
-        """What is committed once all that was asked for is done; None where that isn't known."""
+        """The committed offset once all calls are done; None where it isn't known."""
         pending_offset = self._waiting.get(partition) or self._sent.get(partition)
         if pending_offset is not None and not pending_offset.forgotten:
             return pending_offset.offset.offset
@@ -270,7 +269,7 @@ class CommitQueue(Generic[T]):
     def changes(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those that aren't committed, nor about to be."""
+        """Those of ``offsets`` that are neither committed nor pending."""
         return {
             partition: wanted
             for partition, wanted in offsets.items()
@@ -280,17 +279,17 @@ class CommitQueue(Generic[T]):
     def unconfirmed(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those that aren't committed; what is about to be isn't yet."""
+        """Those of ``offsets`` that aren't committed yet; pending ones are included."""
         pending, changed = self._waiting.keys() | self._sent.keys(), self.changes(offsets)
         return {key: at for key, at in offsets.items() if key in pending or key in changed}
 
     def wants(self, partition: TopicPartition) -> bool:
-        """Whether what is under way for it is still to be committed."""
+        """Whether the offset of ``partition`` in flight is still to be committed."""
         pending_offset = self._sent.get(partition)
         return pending_offset is not None and not pending_offset.forgotten
 
     def repeats(self, now: float) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed, but after an older offset without a response: commit it again.
+        """Offsets that are committed, but after an older one without a response: commit them again.
 
         A broker processes that one even where its connection has ended, and may do so later; so
         this goes on for ``OVERTAKEN`` seconds.
@@ -303,7 +302,7 @@ class CommitQueue(Generic[T]):
         }
 
     def finished(self) -> list[Commit[T]]:
-        """The calls that have an outcome since this was asked last."""
+        """Return the calls that got an outcome since the last call of this method."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -322,8 +321,8 @@ class CommitQueue(Generic[T]):
         Args:
             call: A new one.
             offsets: What to commit.
-            is_ours: Whether a partition is; others are refused at once.
-            at_least: Don't move an offset back: what is committed, or about to be, may be higher.
+            is_ours: Whether a partition is assigned; others are refused at once.
+            at_least: Don't move an offset back: a higher one may be committed or pending.
         """
         call.number = self.calls
         self.calls += 1
@@ -347,7 +346,7 @@ class CommitQueue(Generic[T]):
     def _wish(
         self, partition: TopicPartition, offset: OffsetAndMetadata, at_least: bool
     ) -> PendingOffset[T] | None:
-        """The pending_offset for ``offset``; None where it is fulfilled."""
+        """Make or update the pending offset; None where nothing is left to commit."""
         waiting = self._waiting.get(partition)
         if at_least:
             sent = self._sent.get(partition)
@@ -377,7 +376,7 @@ class CommitQueue(Generic[T]):
         *,
         at_least: bool = False,
     ) -> Commit[T] | None:
-        """Have ``offsets`` committed for a call that waits already, in place of another one.
+        """Have ``offsets`` committed with a call that waits already, instead of adding another one.
 
         Returns:
             The newest call of the same partitions, if all of them wait, and it has no more and not
@@ -401,7 +400,7 @@ class CommitQueue(Generic[T]):
         return found
 
     def expire(self, now: float) -> None:
-        """Calls whose time is up fail; what nobody waits for any more isn't sent."""
+        """Fail calls whose deadline has passed; drop waiting offsets that no call waits for."""
         while self.deadline <= now:
             call = self._deadlines[0][2]
             sent = any(
@@ -418,9 +417,9 @@ class CommitQueue(Generic[T]):
     def take(
         self, now: float, is_ours: Callable[[TopicPartition], bool], obstacle: str = ""
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to send now, which is under way from here on; nothing where that must wait.
+        """Take the offsets to send now, which are then in flight; none where that must wait.
 
-        ``obstacle``: Why nothing can be sent at the moment, for texts; empty if it can.
+        ``obstacle``: Why nothing can be sent at the moment, for error texts; empty if it can.
         """
         self._obstacle = obstacle
         for partition in [one for one in self._waiting if not is_ours(one)]:
@@ -437,18 +436,18 @@ class CommitQueue(Generic[T]):
 
     @property
     def topic_ids(self) -> dict[TopicPartition, bytes | None]:
-        """Of the topics that the offsets were read from that are under way."""
+        """Ids of the topics that the offsets in flight were read from."""
         return {
             partition: pending_offset.topic_id for partition, pending_offset in self._sent.items()
         }
 
     def put_off(self, now: float) -> None:
-        """Nothing can be sent at the moment."""
+        """Back off, as nothing can be sent at the moment."""
         self._resume_at = now + self._backoff.delay(self._failures, self._rng)
         self._failures += 1
 
     def retry_now(self) -> None:
-        """Something changed that may help: wait no longer."""
+        """Retry without further delay, as something changed that may help."""
         self._resume_at = -math.inf
         for pending_offset in self._waiting.values():
             pending_offset.retry_at = -math.inf
@@ -456,13 +455,13 @@ class CommitQueue(Generic[T]):
     def answered(
         self, answers: Mapping[TopicPartition, KafkaError | None], now: float, *, outdated: bool
     ) -> None:
-        """The attempt has ended.
+        """Process the outcome of the attempt in flight.
 
         Args:
-            answers: What became of each partition.
+            answers: The outcome of each partition: None, or its error.
             now: The time.
-            outdated: We were in another generation by the time of the answer, so one that is
-                refused for its generation may be sent again for those partitions that we kept.
+            outdated: The member was in another generation when the response came, so offsets that
+                were refused for their generation may be sent again for the partitions it kept.
         """
         sent, self._sent = self._sent, {}
         if all(error is not None and _concerns_all(error) for error in answers.values()):
@@ -470,7 +469,7 @@ class CommitQueue(Generic[T]):
         else:
             self._failures, self._resume_at = 0, -math.inf
         failures = max((pending_offset.failures for pending_offset in sent.values()), default=0)
-        # One time for all, so that they go together again.
+        # One time for all, so that they are sent together again.
         again = max(now + self._backoff.delay(failures, self._rng), self._resume_at)
         for partition, pending_offset in sent.items():
             self._answer(partition, pending_offset, answers[partition], now, again, outdated)
@@ -519,7 +518,7 @@ class CommitQueue(Generic[T]):
         error: KafkaError,
         now: float,
     ) -> None:
-        """Whoever has heard for long enough that there is no such partition is refused."""
+        """Refuse calls for which the partition has been reported as unknown for long enough."""
         since = now - self._patience(partition, pending_offset.topic_id)
         if pending_offset.unknown_since <= since:
             for call in [one for one in pending_offset.calls if one.begun <= since]:
@@ -536,15 +535,15 @@ class CommitQueue(Generic[T]):
         later.calls = {**pending_offset.calls, **later.calls}
         later.fared_like(pending_offset)
 
-    # Partitions that come and go
+    # Assigned and revoked partitions
 
     def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The coordinator said that these are committed, before anything was asked of us."""
+        """Record offsets that the coordinator reports as committed, unless newer ones are known."""
         for partition, found in offsets.items():
             self.committed.setdefault(partition, found.offset)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not ours any more: nothing of them is sent again."""
+        """Drop partitions that are no longer assigned: nothing of them is sent again."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self._doubtful.pop(partition, None)
@@ -557,7 +556,7 @@ class CommitQueue(Generic[T]):
                 self._give_up(partition, pending_offset, None)
 
     def end(self, error: KafkaError) -> None:
-        """Nothing will be sent any more: all calls fail."""
+        """Fail all calls: nothing will be sent any more."""
         for partition, pending_offset in [*self._waiting.items(), *self._sent.items()]:
             self._settle(partition, pending_offset, error)
         self._waiting, self._sent = {}, {}
@@ -591,7 +590,7 @@ class CommitQueue(Generic[T]):
 
 
 def _concerns_all(error: KafkaError) -> bool:
-    """Whether others had better wait, too."""
+    """Whether offsets of other partitions had better wait, too."""
     return commit_error_action(error) in (
         CommitErrorAction.RETRY,
         CommitErrorAction.REBALANCING,

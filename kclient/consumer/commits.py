@@ -1,8 +1,8 @@
-"""Commits: the one way by which a consumer's offsets reach its group, one request after the other.
+"""Commits: sends a consumer's offsets to its group, one request after the other.
 
-``rebalance`` makes one. What is to be sent next, and what became of each call, ``commit_queue``
-knows; here are the task that sends, the timer of the earliest deadline, and the futures of the
-callers. A refused generation is told to the membership. It never decides what is to be committed.
+``rebalance`` makes one. ``commit_queue`` decides what is sent next, and the outcome of each call;
+here are the task that sends, the timer of the earliest deadline, and the futures of the callers. A
+refused generation is reported to the membership. It never decides which offsets are committed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 CROWD = 1000
-"""Calls without an outcome, from which on later ones may become part of earlier ones: while no
-coordinator answers, a commit for each record must not fill the memory."""
+"""Calls without an outcome from which on later ones may be joined to earlier ones: while no
+coordinator responds, a commit for each record must not fill the memory."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
 
 
 class CommitFuture(asyncio.Future[None]):
-    """The outcome of one commit, for its caller, who cancels no one else's with it.
+    """The outcome of one commit for one caller; cancelling it affects no other caller.
 
     Attributes:
         awaited: Something waits for it, or did.
@@ -44,7 +44,7 @@ class CommitFuture(asyncio.Future[None]):
     awaited = False
 
     def add_done_callback(self, *args: Any, **kwargs: Any) -> None:
-        """As with any future; tasks that wait for it call this, too."""
+        """As with any future; tasks that await it call this, too."""
         self.awaited = True
         super().add_done_callback(*args, **kwargs)
 
@@ -56,7 +56,7 @@ class CommitFuture(asyncio.Future[None]):
             self.set_result(None)
         else:
             self.set_exception(error)
-            self.exception()  # so that asyncio doesn't complain where nothing reads it
+            self.exception()  # so that asyncio doesn't log it as never retrieved
 
 
 class Commits:
@@ -66,16 +66,16 @@ class Commits:
     Timers: one, at the earliest deadline of a call.
 
     Args:
-        core: The client's inside.
-        offsets: Where they go.
+        core: The client's core.
+        offsets: Sends the commits to the group.
         current: The present generation; None while there is none.
         is_ours: Whether a partition is assigned to this consumer.
-        refused: Is told that the coordinator refused a generation, and with which error.
+        refused: Called when the coordinator refused a generation, with the error.
         topic_id_of: The id of the topic that an offset was read from, empty where brokers have no
             ids; None where its partition isn't read here.
 
     Attributes:
-        queue: What waits, what is under way, and what is known to be committed.
+        queue: What waits, what is in flight, and what is known to be committed.
         last_commit: When, on the client's clock, a commit last succeeded; None before that.
         last_error: Why the latest attempt failed; None after one that didn't.
     """
@@ -110,27 +110,27 @@ class Commits:
         self.last_error: KafkaError | None = None
         core.add_end_listener(self._end)
 
-    # What is known
+    # Queries
 
     def _patience(self, partition: TopicPartition, topic_id: bytes | None) -> float:
         view, by_name = self._core.metadata.view, partition in self._offsets.by_name
         return patience(partition, view, topic_id, by_name=by_name)
 
     def repeats(self, *, at_once: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What is committed and should be once more; see ``CommitQueue``.
+        """Offsets that are committed and should be committed once more; see ``CommitQueue``.
 
         ``at_once``: without the minimum delay, before a rebalance or a close.
         """
         return self.queue.repeats(math.inf if at_once else self._core.clock.now())
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not ours any more: what waits fails, what is under way isn't sent again."""
+        """Drop partitions that are no longer assigned: what waits fails, nothing is sent again."""
         self.queue.forget(partitions)
         self._tell()
         self._wakeup.notify()
 
     def wake(self) -> None:
-        """There is another generation, or another reason not to wait any longer."""
+        """Retry now: there is another generation, or another reason not to wait any longer."""
         self.queue.retry_now()
         self._wakeup.notify()
 
@@ -145,21 +145,21 @@ class Commits:
     ) -> asyncio.Future[None]:
         """Commit ``offsets`` after all that was submitted before; returns at once.
 
-        Where an earlier commit of a partition was not sent yet, only the latest is.
+        If an earlier commit of a partition was not sent yet, only the latest one is sent.
 
         Args:
             offsets: What to commit.
             timeout: Seconds; ``api_timeout`` by default.
-            at_least: Where more is committed, or about to be, leave it so.
+            at_least: Leave a higher offset that is committed or pending.
 
         Returns:
-            Its outcome: None, or an error: CommitFailed where partitions are, or may be, another's
-            by now, which it names, as the others are committed; OffsetMetadataTooLarge and the like
-            where it was refused; UnknownTopicOrPartition where the coordinator has said so for some
-            seconds; RequestTimedOut, whose ``__cause__`` is the last of the failures, where what
-            was under way may be committed all the same; ClientClosed or BackgroundTaskDied. A
-            failure for which nobody waits when it comes is logged. Cancelling it doesn't stop the
-            commit.
+            Its outcome: None, or an error. CommitFailed where partitions belong, or may belong, to
+            another member by now; it names them, the others are committed. OffsetMetadataTooLarge
+            and the like where the commit was refused; UnknownTopicOrPartition where the coordinator
+            has reported that for some seconds; RequestTimedOut, whose ``__cause__`` is the last of
+            the failures: what was in flight may still be committed; ClientClosed or
+            BackgroundTaskDied. A failure that nothing waits for when it comes is logged. Cancelling
+            the future doesn't stop the commit.
         """
         now, queue, loop = self._core.clock.now(), self.queue, asyncio.get_running_loop()
         deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
@@ -176,21 +176,21 @@ class Commits:
         if call.error is None:
             self._tell()
             self._start()
-        else:  # whoever waits for it does so by then
+        else:  # the caller has begun to wait by then
             loop.call_soon(self._tell)
         return outcome
 
     async def flush(self, deadline: float, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for all that was submitted so far, and for the request that is under way.
+        """Wait for all that was submitted so far, and for the request in flight.
 
         Args:
             deadline: On the client's clock, when the waiting ends.
-            go_on: Asked whether to wait on, after each ``look`` too.
+            go_on: Called for whether to wait on, also after each ``recheck``.
 
         Returns:
             Whether all of it has an outcome.
 
-        Cancellation: abandons the waiting only.
+        Cancellation: abandons the wait only.
         """
         calls, attempts = self.queue.calls, self._attempts
         while self.queue.open_before(calls) or (self._under_way and self._attempts <= attempts):
@@ -201,13 +201,13 @@ class Commits:
         return True
 
     def recheck(self) -> None:
-        """Whoever waits in ``flush`` shall look whether to wait on."""
+        """Make pending ``flush`` calls check whether to wait on."""
         self._broadcast.notify()
 
     async def close(self, deadline: float) -> None:
-        """Wait for what is under way and what waits, until ``deadline``; then nothing goes on.
+        """Wait until ``deadline`` for what is in flight or queued; then nothing more is sent.
 
-        What has no outcome by then fails with ClientClosed. Twice is fine.
+        What has no outcome by then fails with ClientClosed. Closing twice is fine.
 
         Args:
             deadline: On the client's clock.
@@ -239,7 +239,7 @@ class Commits:
             self._task = None
 
     async def _step(self) -> None:
-        """Send what can be sent and take the answer, or wait until something can be."""
+        """Send what can be sent and process the response, or wait until something can be sent."""
         now, generation = self._core.clock.now(), self._current()
         if generation is None and now >= self.queue.due:
             self.queue.put_off(now)
@@ -254,12 +254,12 @@ class Commits:
         self._under_way = True
         try:
             limit, topic_ids = self.queue.limit, self.queue.topic_ids
-            answers = await self._offsets.attempt(
+            outcomes = await self._offsets.attempt(
                 batch, generation, limit, topic_ids, self.queue.wants
             )
         finally:
             self._under_way = False
-        self._answered(answers, generation)
+        self._answered(outcomes, generation)
 
     def _answered(
         self, answers: Mapping[TopicPartition, KafkaError | None], generation: Generation
@@ -287,7 +287,7 @@ class Commits:
     # The callers
 
     def _tell(self) -> None:
-        """Give outcomes to those who wait, and see to the next deadline."""
+        """Set the outcomes of finished calls, and reset the timer to the next deadline."""
         ignored: list[Commit[list[CommitFuture]]] = []
         finished = self.queue.finished()
         for call in finished:
@@ -313,7 +313,7 @@ class Commits:
         deadline = self.queue.deadline
         if self._timer is not None:
             if self._timer_at <= deadline < math.inf:
-                return  # it comes early enough, and is set anew then
+                return  # it comes early enough, and is set again then
             self._timer.cancel()
             self._timer = None
         if deadline < math.inf:
@@ -328,7 +328,7 @@ class Commits:
         self._wakeup.notify()
 
     def _end(self, error: KafkaError) -> None:
-        """Nothing is sent any more; whoever waits gets ``error``."""
+        """Stop sending; pending calls fail with ``error``."""
         if self._ended is None:
             self._ended = error
             self.queue.end(error)

@@ -1,8 +1,9 @@
-"""CommittedOffsets: where the group says that its partitions are to be read from.
+"""CommittedOffsets: starts partitions at the offsets that the group has committed.
 
-The engine tells it of partitions that wait (``follow``); it asks the coordinator, through
-``group.offsets``, and hands the answers to ``Subscription``. A partition never begins anywhere as
-long as there is no answer: errors that won't pass reach poll, all are asked again.
+The engine reports partitions that wait for their offset (``follow``); this requests the offsets
+from the coordinator, through ``group.offsets``, and passes them to ``Subscription``. A partition
+never begins anywhere while there is no response: ``poll`` raises errors that won't pass, and the
+offsets are requested again after all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ logger = logging.getLogger("kclient.consumer")
 
 
 class CommittedOffsets:
-    """Asks for committed offsets.
+    """Fetches committed offsets.
 
     Tasks: ``committed-offsets``, while any partition waits for its offset.
     """
@@ -43,7 +44,7 @@ class CommittedOffsets:
         offsets: GroupOffsets,
         learned: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], object],
     ) -> None:
-        """``learned`` is told what is committed of partitions that begin there."""
+        """``learned`` is called with the committed offsets of partitions that begin there."""
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
@@ -55,22 +56,22 @@ class CommittedOffsets:
         self._news = Broadcast()
 
     def follow(self, states: Iterable[PartitionState]) -> None:
-        """Partitions changed."""
+        """React to a change of partitions; starts the task if one waits for its offset."""
         self._news.notify()
         if self._task is None and not self._closing and any(map(_waits, states)):
             self._task = self._core.spawn(self._run(), "committed-offsets")
 
     def recheck(self) -> None:
-        """Whoever waits shall look whether to wait on."""
+        """Make pending ``wait_for`` calls check whether to wait on."""
         self._news.notify()
 
     async def wait_for(
         self, states: Iterable[PartitionState], deadline: float, go_on: Callable[[], bool]
     ) -> None:
-        """Until each of these has its answer or is assigned no more, or ``deadline`` is here.
+        """Wait until each of these has its outcome or is assigned no more, or until ``deadline``.
 
-        Or until ``go_on`` says no, which is asked after each ``look``. What is refused for good is
-        an answer: poll tells it as soon as the partition isn't held any more.
+        Or until ``go_on`` returns False; it is called again after each ``recheck``. A refusal for
+        good is an outcome: ``poll`` raises it as soon as the partition isn't held any more.
 
         Cancellation: safe.
         """
@@ -81,7 +82,7 @@ class CommittedOffsets:
             await self._news.wait(left)
 
     async def close(self) -> None:
-        """Stop asking.
+        """Stop requesting offsets.
 
         Cancellation: it is stopped all the same.
         """
@@ -104,26 +105,26 @@ class CommittedOffsets:
         except (ClientClosed, BackgroundTaskDied):
             pass
         finally:
-            # No await since the last look: whoever waits from now on starts another task.
+            # No await since the last check: a partition that waits from now on starts another task.
             self._task = None
             self._news.notify()
 
     async def _ask(self, states: list[PartitionState]) -> None:
         fences = {state: state.position_version for state in states}
         try:
-            answers = await self._offsets.fetch(
+            outcomes = await self._offsets.fetch(
                 [state.topic_partition for state in states], self._config.request_timeout
             )
         except (ClientClosed, BackgroundTaskDied):
             raise
         except KafkaError as error:
-            answers = dict.fromkeys([state.topic_partition for state in states], error)
+            outcomes = dict.fromkeys([state.topic_partition for state in states], error)
         for state, position_version in fences.items():
-            answer = answers[state.topic_partition]
-            if isinstance(answer, KafkaError):
-                self._failed(state, position_version, answer)
+            outcome = outcomes[state.topic_partition]
+            if isinstance(outcome, KafkaError):
+                self._failed(state, position_version, outcome)
             else:
-                self._take(state, position_version, answer)
+                self._take(state, position_version, outcome)
         self._news.notify()
 
     def _take(

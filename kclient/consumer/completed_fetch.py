@@ -1,7 +1,7 @@
-"""One partition's share of one fetch response, decoded piece by piece, sans-IO.
+"""One partition's part of one fetch response, decoded piece by piece, sans-IO.
 
 Made by ``fetch_response``, kept and emptied by ``fetch_buffer``. It knows the order of its batches,
-where it stands, and what the reader may not see (control batches, aborted transactions, records
+its offset in them, and what the reader may not see (control batches, aborted transactions, records
 before the offset asked for). It moves no position: the buffer does, in the same step.
 """
 
@@ -25,34 +25,34 @@ ABORT_MARKER = 0
 class FrameLease:
     """A response frame that several partitions' data point into; released with the last of them.
 
-    ``size_bytes`` counts against the consumer's memory as long as anybody holds on.
+    ``size_bytes`` counts against the consumer's memory as long as there is a holder.
     """
 
     __slots__ = ("_holders", "_release", "size_bytes")
 
     def __init__(self, size_bytes: int, release: Callable[[FrameLease], None]) -> None:
-        """Held once by the maker. ``release`` is called when nobody holds it any more."""
+        """Held once by the maker. ``release`` is called when the last holder has dropped it."""
         self.size_bytes = size_bytes
         self._release = release
         self._holders = 1
 
     def hold(self) -> None:
-        """One more holder."""
+        """Add a holder."""
         self._holders += 1
 
     def drop(self) -> None:
-        """One holder less."""
+        """Remove a holder; the last one releases the frame."""
         self._holders -= 1
         if self._holders == 0:
             self._release(self)
 
 
 class AbortedTransactions:
-    """Which batches of one piece a read_committed reader may not see (KIP-98).
+    """Which batches of one partition's part a read_committed reader may not see (KIP-98).
 
     The broker sends, with the records of a partition, the list of aborted transactions that overlap
     them, in any order; it is walked along with the batches, by offset. A producer's transaction
-    ends at its marker, so its next one counts anew.
+    ends at its marker, so its next one is another entry.
     """
 
     __slots__ = ("_open", "_to_come")
@@ -63,12 +63,12 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def hides(self, batch: Batch) -> bool:
-        """Whether the data batch ``batch``, the next in order, belongs to an aborted one."""
+        """Whether the data batch ``batch``, the next in order, is of an aborted transaction."""
         self._reach(batch.last_offset)
         return batch.is_transactional and batch.producer_id in self._open
 
     def pass_control(self, batch: Batch) -> None:
-        """Take note of a control batch: an abort marker in it ends its producer's transaction."""
+        """Process a control batch: an abort marker in it ends its producer's transaction."""
         self._reach(batch.last_offset)
         if ABORT_MARKER in batch.control_types():
             self._open.discard(batch.producer_id)
@@ -84,13 +84,13 @@ class CompletedFetch:
 
     Attributes:
         state: The partition that it was fetched for.
-        position_version: The partition's count of positions at that time.
-        offset: Next offset to hand over from here; past the last batch when ``done``.
+        position_version: The partition's position version at that time.
+        offset: Next offset to return from here; past the last batch when ``done``.
         leader_epoch: Of the batch that ``offset`` lies in or behind, -1 unknown.
-        end_offset: Where a fetch goes on after all of it.
+        end_offset: Where the next fetch continues after all of it.
         size_bytes: Bytes of the batches as they came.
         done: Nothing is left.
-        blocked: The batch at hand wants to be inflated in a thread first.
+        blocked: The current batch is to be inflated in a thread first.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class CompletedFetch:
         """
         Args:
             state: The partition.
-            offset: That was asked for.
+            offset: The offset that was requested.
             batches: From ``read_batches``; only one is kept at a time.
             end_offset: Behind the last of them.
             clean: False where ``batches`` will raise at its end.
@@ -164,13 +164,13 @@ class CompletedFetch:
     def given_back(
         cls, state: PartitionState, records: list[Record], end_offset: int
     ) -> CompletedFetch:
-        """Records that were taken and then not handed over; ``end_offset`` follows the last one."""
+        """Records that were taken and then not returned; ``end_offset`` follows the last one."""
         data = cls(state, records[0].offset, iter(()), end_offset)
         data._ready = records
         return data
 
     def take(self, limit: int) -> list[Record]:
-        """At most ``limit`` records of the batch at hand; [] where there is none left in it.
+        """Take at most ``limit`` records of the current batch; [] where none is left in it.
 
         One call works on one batch. Raises CorruptRecord or CodecUnavailable for it, the offset
         unmoved.
@@ -199,16 +199,16 @@ class CompletedFetch:
         return records
 
     def take_batch(self) -> Batch | None:
-        """The batch at hand, for columns; None where there is none to show.
+        """The current batch, for columns; None where there is none to read.
 
-        The reader's share of it starts at ``offset``; ``pass_to`` says how far it got.
+        The reader's part of it starts at ``offset``; ``pass_to`` sets how far it was read.
         """
         batch = self._batch or self._open_next()
         self.blocked = batch if batch is not None and batch.needs_thread(self._cap) else None
         return batch if self.blocked is None else None
 
     def pass_to(self, offset: int) -> None:
-        """The batch at hand was read up to ``offset``, or as a whole."""
+        """Record that the current batch was read up to ``offset``, or as a whole."""
         batch = self._batch
         if batch is not None:
             self.leader_epoch = batch.partition_leader_epoch
@@ -219,7 +219,7 @@ class CompletedFetch:
 
     @property
     def held_bytes(self) -> int:
-        """What the batch at hand holds beside the frame: inflated, and not read to its end."""
+        """Bytes that the current batch holds beside the frame: inflated, not read to its end."""
         return 0 if self._batch is None else self._batch.held_bytes
 
     @property
@@ -228,7 +228,7 @@ class CompletedFetch:
         return bool(self._ready)
 
     def refuse(self, batch: Batch, error: CorruptRecord | CodecUnavailable) -> None:
-        """Inflating ``batch``, the one at hand, failed: that is what the next look at it raises."""
+        """Inflating ``batch``, the current one, failed: the next take raises that error."""
         if self._batch is batch:
             if isinstance(error, CodecUnavailable):
                 self._refused = self._not_installed(error)
@@ -243,7 +243,7 @@ class CompletedFetch:
         return self._lease
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all data, and the lease of the frame."""
         self.done = True
         self._ready = []
         self._batches = iter(())
@@ -255,7 +255,7 @@ class CompletedFetch:
     def explained(
         self, error: CorruptRecord | CodecUnavailable
     ) -> CorruptRecord | CodecUnavailable:
-        """``error`` of the batch at hand, naming the partition, the offset and the way out."""
+        """``error`` of the current batch, with the partition, the offset and a remedy."""
         batch = self._batch
         if batch is None or isinstance(error, CodecUnavailable):
             return error
@@ -280,7 +280,7 @@ class CompletedFetch:
         return ready[:limit]
 
     def _open_next(self) -> Batch | None:
-        """Move to the next batch that may be seen; one batch of the others per call."""
+        """Move to the next visible batch; a hidden one is passed, one per call."""
         if self._refused is not None:
             raise fresh(self._refused)
         try:
@@ -295,7 +295,7 @@ class CompletedFetch:
             self.done = True
             return None
         if batch.last_offset < self.offset:
-            return None  # lies wholly before what was asked for
+            return None  # lies wholly before the requested offset
         self._batch = batch
         if self._check_crcs:
             try:
@@ -325,7 +325,7 @@ class CompletedFetch:
         self.done = self._clean and self.offset >= self.end_offset
 
     def _not_installed(self, error: CodecUnavailable) -> CodecUnavailable:
-        """``error``, naming the partition. The data is good: nothing advises to skip it."""
+        """``error``, naming the partition. The data is good: no hint must advise to skip it."""
         partition = self.state.topic_partition
         named = CodecUnavailable(
             f"{partition} can't be read at offset {self.offset}: {error.message}",

@@ -1,8 +1,8 @@
 """Consumer: the public entry point of this package. Records out of assigned partitions, in order.
 
-A thin facade: it checks arguments and says what each call promises. The work is behind ``engine``:
-``subscription`` knows where each partition stands, ``positions`` finds positions, ``fetcher``
-brings data, ``poller`` hands it over, ``engine.group`` does what there is to do in a group; ``run``
+A thin facade: it checks arguments and documents each call. The work is behind ``engine``:
+``subscription`` holds the position of each partition, ``positions`` looks positions up, ``fetcher``
+fetches data, ``poller`` returns it, ``engine.group`` does what there is to do in a group; ``run``
 loads ``handlers`` on first use. It must not hold state or rules of its own.
 """
 
@@ -79,7 +79,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` takes at most, unless told otherwise."""
+"""Seconds that ``close`` takes at most, by default."""
 
 
 class Consumer(AsyncOnly, Generic[K, V]):
@@ -87,12 +87,12 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
     ``assign`` picks single ones. Records of one partition come in order, and each comes once: the
-    position moves in the step that hands it over. Where to start is said by ``seek`` and its
-    kin, or by ``auto_offset_reset``; without either, ``poll`` raises ``NoPosition``.
+    position moves in the step that returns it. Where to start is set by ``seek`` and its
+    variants, or by ``auto_offset_reset``; without either, ``poll`` raises ``NoPosition``.
 
-    With ``group="audit"`` the partitions are shared out among all consumers of that group, and each
-    goes on where the group has committed. Where it has committed nothing, ``auto_offset_reset``
-    says where to start, and without it the END of the log, as with Java's client:
+    With ``group="audit"`` the partitions are assigned among all consumers of that group, and each
+    continues where the group has committed. Where it has committed nothing, ``auto_offset_reset``
+    sets where to start, and without it the END of the log, as with Java's client:
     ``auto_offset_reset="earliest"`` reads from the beginning.
 
     The constructor does no I/O: enter it with ``async with``, or call ``start`` and ``close``.
@@ -102,17 +102,17 @@ class Consumer(AsyncOnly, Generic[K, V]):
         bootstrap: "host:port" of one or more brokers, comma-separated or as a list; None for
             that of ``config``.
         topics: Topics that are read: all partitions, or in a group those that it assigns.
-        group: Name of the group whose members share the partitions out, and where offsets are
-            committed. Without one all partitions are read, and nothing is committed.
+        group: Name of the group among whose members the partitions are assigned, and where
+            offsets are committed. Without one all partitions are read, and nothing is committed.
         pattern: In a group, a regular expression in place of names; see ``subscribe``.
-        on_assigned, on_revoked, on_lost: Are told of rebalances, see ``subscribe``.
+        on_assigned, on_revoked, on_lost: Are called in rebalances, see ``subscribe``.
         config: Settings as one value; ``settings`` go over it.
         key_deserializer: Makes the key of (topic, bytes); without it, keys are ``bytes | None``.
         value_deserializer: The same for the value.
-        bad_records: What becomes of a record that these refuse: ``"raise"`` DeserializationFailed,
-            ``"skip"`` it with a line in the log, or a ``DeadLetters(topic, producer)``, which gets
-            it before it is passed over.
-        observers: Are told of events, see ``kclient.hooks``.
+        bad_records: What happens to a record that these refuse: ``"raise"`` DeserializationFailed,
+            ``"skip"`` it with a line in the log, or a ``DeadLetters(topic, producer)``, which sends
+            it to a topic before it is skipped.
+        observers: Receive events, see ``kclient.hooks``.
         dialer: Opens connections; sockets by default.
         settings: Single settings by name, see ``ConsumerConfig``.
 
@@ -264,7 +264,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     # Life
 
     async def start(self) -> None:
-        """Connect, learn the cluster, and take the partitions of the topics named, if any were.
+        """Connect, fetch metadata, and assign the partitions of the topics named, if any were.
 
         ``async with`` calls it.
 
@@ -279,7 +279,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
                 text has each address and its reason. Make a new client to try again.
             UnknownTopicOrPartition: A topic doesn't exist: create it, or check its name.
             TopicAuthorizationFailed: It may not be read by this principal.
-            MetadataTimedOut: Nothing was heard of it within ``api_timeout`` seconds.
+            MetadataTimedOut: No response about it came within ``api_timeout`` seconds.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the consumer counts as closed.
@@ -292,12 +292,13 @@ class Consumer(AsyncOnly, Generic[K, V]):
         await self._engine.start()
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Stop reading and close all connections. Twice, or before ``start``, is fine.
+        """Stop reading and close all connections. Closing twice, or before ``start``, is fine.
 
-        A ``poll`` that waits raises ClientClosed; ``async for`` and ``run`` end. In a group, what
-        was handed over before the latest call is committed if commits are automatic, ``on_revoked``
-        is called for the partitions that are left, and the consumer leaves the group. A static
-        member (``group_instance_id``) stays in it until ``session_timeout``, so that it may return.
+        A pending ``poll`` raises ClientClosed; ``async for`` and ``run`` end. In a group, the
+        records returned before the latest call are committed if commits are automatic,
+        ``on_revoked`` is called for the partitions still assigned, and the consumer leaves the
+        group. A static member (``group_instance_id``) stays in it until ``session_timeout``, so
+        that it may return.
 
         Args:
             timeout: Seconds, after which connections are cut off; None: no limit. Of several
@@ -328,7 +329,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """``close``; without an exception, all that was handed over counts as finished.
+        """``close``; without an exception, all records that were returned count as finished.
 
         Cancellation: as there.
         """
@@ -353,16 +354,17 @@ class Consumer(AsyncOnly, Generic[K, V]):
         Args:
             topics: Names.
             pattern: A regular expression that the whole name must match, in place of names. Topics
-                that come later are read, too, once the metadata tells of them.
-            on_assigned: Is called after each rebalance with the partitions that came, maybe none,
-                before anything of them is handed over; it may seek. Their positions are known by
-                then, but where the coordinator refuses to tell them, or doesn't for
-                ``request_timeout`` seconds. A plain function or a coroutine function, as the
-                others; without any of them, those of before stay.
+                created later are read, too, once the metadata lists them.
+            on_assigned: Is called after each rebalance with the newly assigned partitions, maybe
+                none, before any of their records is returned; it may seek. Their positions are
+                known by then, except where the coordinator refuses the request for them, or doesn't
+                respond for ``request_timeout`` seconds. A plain function or a coroutine function,
+                as the others; if none of them is given, the previous ones stay.
             on_revoked: Is called before partitions are revoked, and by ``close``; it may commit. In
                 a rebalance it comes once the application has made its next call, for which
                 ``max_poll_interval`` is waited, with automatic commits or without.
-            on_lost: Is called when partitions are another's already; ``on_revoked`` if not given.
+            on_lost: Is called when partitions already belong to other members; ``on_revoked`` if
+                not given.
 
         Raises:
             InvalidConfig: The consumer has no group, or a callback can't be called.
@@ -387,9 +389,9 @@ class Consumer(AsyncOnly, Generic[K, V]):
         group.subscribe(TopicFilter(names, compiled, internal), listener)
 
     async def unsubscribe(self) -> None:
-        """Give all partitions up and leave the group; ``subscribe`` joins it again.
+        """Release all partitions and leave the group; ``subscribe`` joins it again.
 
-        What was handed over so far is taken as finished, and committed if commits are automatic.
+        The records returned so far count as finished, and are committed if commits are automatic.
 
         Args:
             None.
@@ -420,7 +422,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         await group.unsubscribe()
 
     def rejoin(self, reason: str = "the user asked for it") -> None:
-        """Have the group rebalanced soon, as an assignor may know something new.
+        """Request a rebalance of the group, for example as an assignor has new information.
 
         Raises:
             InvalidConfig: The consumer has no group.
@@ -433,7 +435,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         group.membership.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group at the moment.
+        """This consumer's identity in its group at the moment: generation and member id.
 
         Raises:
             InvalidConfig: The consumer has no group.
@@ -457,30 +459,30 @@ class Consumer(AsyncOnly, Generic[K, V]):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Store in the group how far this consumer has come.
+        """Commit to the group how far this consumer has processed its partitions.
 
         Commits are made one after the other, in the order of the calls, so that a later one is
         never undone by an earlier one that was slow.
 
         Args:
-            what: None for everything that was handed over so far, and while ``run`` is under way
-                for what its handlers have finished. A record, for its partition up to and with this
-                record; where more was committed already, nothing happens. Or offsets by partition:
-                the next one to read.
+            what: None for all records that were returned so far, and while ``run`` is in progress
+                for those that its handlers have finished. A record, for its partition up to and
+                including this record; where more was committed already, nothing happens. Or
+                offsets by partition: the next one to read.
             timeout: Seconds, with retries; ``api_timeout`` by default.
 
         Returns:
             Nothing; it is committed.
 
         Raises:
-            CommitFailed: Partitions are, or may be, another member's by now. Nothing of theirs is
-                committed, the others are; the consumer goes on.
+            CommitFailed: Partitions belong, or may belong, to another member by now. None of theirs
+                is committed, the others are; the consumer goes on.
             InvalidConfig: The consumer has no group.
-            InvalidArgument: An offset or a partition that can't be.
-            RequestTimedOut: The coordinator gave no good answer in time; it may be committed.
+            InvalidArgument: An invalid offset or partition.
+            RequestTimedOut: The coordinator didn't acknowledge it in time; it may be committed.
             UnknownTopicOrPartition, UnknownTopicId: There is no such partition, as the coordinator
-                has said for some seconds, or its topic was deleted, and maybe recreated, since the
-                offset was read. Other commits don't wait for that.
+                has reported for some seconds, or its topic was deleted, and maybe recreated, since
+                the offset was read. Other commits don't wait for that.
             BrokerError: It refused, such as with GroupAuthorizationFailed.
             ClientClosed, BackgroundTaskDied: The consumer ended.
 
@@ -514,8 +516,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
         Returns:
             Its outcome, which can be awaited or cancelled by itself; the commit goes on. A failure
-            that nobody looks at is logged. Where the coordinator is away, each call holds some 200
-            bytes until it has an outcome.
+            that is never awaited is logged. Where the coordinator is unreachable, each call holds
+            some 200 bytes until it has an outcome.
 
         Raises:
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
@@ -528,7 +530,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed of ``partitions``, assigned or not.
+        """The committed offsets of the group for ``partitions``, assigned or not.
 
         Args:
             partitions: Which ones.
@@ -551,13 +553,13 @@ class Consumer(AsyncOnly, Generic[K, V]):
         asked = checked_partitions(partitions)
         if not asked:
             return {}
-        answers = await group.offsets.fetch(asked, self._seconds(timeout))
+        outcomes = await group.offsets.fetch(asked, self._seconds(timeout))
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for partition in asked:
-            answer = answers[partition]
-            if isinstance(answer, KafkaError):
-                raise answer
-            found[partition] = answer
+            outcome = outcomes[partition]
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            found[partition] = outcome
         return found
 
     # The assignment
@@ -571,7 +573,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             partitions: Pairs of topic and index; an empty iterable assigns nothing.
 
         Raises:
-            InvalidArgument: One can't be a partition. That one doesn't exist is raised by ``poll``.
+            InvalidArgument: An invalid partition. ``poll`` raises if one doesn't exist.
             ClientClosed: Before ``start`` or after ``close``.
         """
         self._engine.core.check_usable()
@@ -588,7 +590,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         return frozenset(state.topic_partition for state in self._engine.subscription)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no more records of these partitions until ``resume``; all, if none is named.
+        """Return no more records of these partitions until ``resume``; of all, if none is named.
 
         Raises:
             InvalidArgument: One isn't assigned.
@@ -619,7 +621,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         partition: TopicPartition,
         offset: int | OffsetAndMetadata | OffsetAndTimestamp | datetime,
     ) -> None:
-        """Go on reading ``partition`` at ``offset``, or at the first record from a time on.
+        """Continue ``partition`` at ``offset``, or at the first record from a time on.
 
         Takes effect at once: what was fetched for the old position is dropped. Whether the offset
         exists shows when it is fetched. Automatic commits keep to what was finished before, until
@@ -643,7 +645,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             self._engine.subscription.seek(state, *target, finished=finished)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset that is still there; for all partitions, if none is named.
+        """Continue at the first offset still in the log; for all partitions, if none is named.
 
         Returns at once; the offset is looked up before the next record of that partition.
 
@@ -653,9 +655,9 @@ class Consumer(AsyncOnly, Generic[K, V]):
         self._seek_to(partitions, OffsetSpec.EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record; for all partitions, if none is named.
+        """Continue behind the last record; for all partitions, if none is named.
 
-        Returns at once; where the end is will be looked up soon, not later than by the next poll.
+        Returns at once; the end is looked up soon, not later than by the next poll.
         With ``read_committed`` it is the last stable offset.
 
         Raises:
@@ -669,7 +671,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             self._engine.subscription.ask_reset(state, to, by_user=True, finished=finished)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Offset of the next record of ``partition`` that ``poll`` gives; looked up if need be.
+        """Offset of the next record of ``partition`` that ``poll`` returns; looked up if needed.
 
         Args:
             partition: An assigned one.
@@ -680,7 +682,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
         Raises:
             InvalidArgument: The partition isn't assigned.
-            NoPosition: Nobody said where to start: seek, or set ``auto_offset_reset``.
+            NoPosition: No start position is set: seek, or set ``auto_offset_reset``.
             RequestTimedOut: It could not be looked up in time.
             BrokerError: The lookup failed for good, such as TopicAuthorizationFailed.
             ClientClosed, BackgroundTaskDied: The consumer ended.
@@ -700,7 +702,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         return {state.topic_partition: state.position for state in self._engine.subscription}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records of ``partition`` that are there and not handed over yet, as of the last fetch.
+        """Records of ``partition`` in the log that were not returned yet, as of the last fetch.
 
         None while unknown. With ``read_committed`` it counts up to the last stable offset.
 
@@ -716,9 +718,9 @@ class Consumer(AsyncOnly, Generic[K, V]):
     ) -> list[ConsumerRecord[K, V]]:
         """Wait for records and return them; their positions move in the same step.
 
-        Returns as soon as there is anything, in order per partition, partitions taking turns; once
-        compressed batches that are read in part hold an eighth of ``buffer_memory``, these are
-        read to their ends before any other partition gets on. A large ``max_records`` is a bound,
+        Returns as soon as there is any record, in order per partition, partitions in rotation;
+        once compressed batches that are read in part hold an eighth of ``buffer_memory``, these
+        are read to their ends before any other partition is. A large ``max_records`` is a bound,
         not a promise: what can be decoded in a few milliseconds is returned.
 
         Args:
@@ -734,34 +736,34 @@ class Consumer(AsyncOnly, Generic[K, V]):
                 where there is nothing else to read.
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy: seek.
             CorruptRecord: A batch can't be read; names partition and offset, the position stays.
-                Seek past it, or poll again to have it fetched anew.
+                Seek past it, or poll again to have it fetched again.
             CodecUnavailable: The package of a codec is not installed, or can't be loaded; the
                 position stays, and it is raised until it can be.
             DeserializationFailed: A deserializer raised; the position stays at that record.
             LogTruncated: Records that were read are no longer in the log (unclean election).
             UnknownTopicOrPartition: An assigned partition doesn't exist, or a topic that is
                 subscribed to.
-            ConsumerStalled: A partition gets no answers, the group can't be joined, or a callback
+            ConsumerStalled: A partition gets no responses, the group can't be joined, or a callback
                 of a rebalance doesn't end, for long.
             MaxPollExceeded: The consumer left its group, as this call came too late; the next
                 one joins again.
             FencedInstanceId, InconsistentGroupProtocol: It can't be a member of its group, now and
                 in each later call.
-            GroupAuthorizationFailed, GroupMaxSizeReached: The same for now; it is tried again.
-            Exception: What a callback of a rebalance raised, once.
+            GroupAuthorizationFailed, GroupMaxSizeReached: The same for now; it is retried.
+            Exception: The error that a callback of a rebalance raised, once.
             BrokerError: A broker refused for good, such as TopicAuthorizationFailed.
             BrokerUnreachable, ConnectionLost, RequestTimedOut, LeaderNotAvailable: A leader has
-                been out of reach, or a partition without one, for long: see below.
+                been unreachable, or a partition without one, for long: see below.
             ClientClosed: Before ``start``, or the consumer was closed meanwhile.
             BackgroundTaskDied: An internal task failed: make a new consumer.
 
             An error concerns one partition and is raised once per occurrence; the others go on
-            with the next poll. Short outages pass unseen. In a long one, errors whose
+            with the next poll. Short outages raise nothing. In a long one, errors whose
             ``retriable`` is True are raised, at most about once per ``request_timeout`` for each
-            broker that is away. Nothing is lost by them: log them and call again, and it goes on
+            unreachable broker. Nothing is lost by them: log them and call again, and it continues
             where it was as soon as the broker is back.
 
-        Cancellation: safe. A poll that is cancelled has taken nothing, so no record is lost; the
+        Cancellation: safe. A cancelled poll has taken nothing, so no record is lost; the
         same goes for ``asyncio.timeout`` around it.
 
         Example::
@@ -778,14 +780,14 @@ class Consumer(AsyncOnly, Generic[K, V]):
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records one by one, as they come, until the consumer is closed.
 
-        The position moves with each record that is handed over, so leaving the loop and coming
-        back, or calling ``poll``, goes on with the next one. After a step that was cancelled the
-        same iterator can go on.
+        The position moves with each record that is returned, so leaving the loop and coming
+        back, or calling ``poll``, continues with the next one. After a step that was cancelled
+        the same iterator can go on.
 
         Raises:
             KafkaError: What ``poll`` raises, so also, in a long outage of a leader, errors whose
                 ``retriable`` is True, again and again. An error ends the ``async for``; begin it
-                anew (or go on with the same iterator) and it goes on with the next record.
+                again (or go on with the same iterator) and it continues with the next record.
 
         Example::
 
@@ -803,7 +805,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         self._check_free()
         return records_of(self._engine.poller, converts=self._converts)
 
-    if not TYPE_CHECKING:  # for them it isn't there, so that they see the mistake
+    if not TYPE_CHECKING:  # type checkers don't see it, so that they report the mistake
 
         def __iter__(self) -> Iterator[Any]:
             raise TypeError(f"`async for` is needed for {a_or_an(type(self).__name__)}")
@@ -823,8 +825,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
         Raises:
             InvalidConfig: pyarrow is not installed: ``pip install kclient[arrow]``.
-            KafkaError: What ``poll`` raises, but DeserializationFailed. As there, retriable ones
-                come again and again in a long outage of a leader; calling again goes on.
+            KafkaError: What ``poll`` raises, except DeserializationFailed. As there, retriable ones
+                come again and again in a long outage of a leader; calling again continues.
 
         Cancellation: safe, as with ``poll``.
 
@@ -836,7 +838,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         return await self._engine.poller.poll_arrow(checked_timeout(timeout))
 
     def _check_free(self) -> None:
-        """Nobody takes records away from the handlers of ``run``, or polls in a callback."""
+        """Refuse to poll while ``run`` reads the records, and inside of a callback."""
         if self._engine.group is not None:
             self._engine.group.callbacks.check_outside("poll")
         self._engine.poller.check_free()
@@ -863,51 +865,51 @@ class Consumer(AsyncOnly, Generic[K, V]):
         and records without a key stay in order within their partition.
 
         **Commits.** In a group the offset up to which *all* records of a partition are finished
-        is committed: every ``auto_commit_interval``, before partitions are given up, on close and
+        is committed: every ``auto_commit_interval``, before partitions are revoked, on close and
         when the run ends; with ``enable_auto_commit=False`` never by itself. Each record is
-        handled at least once: those that were finished behind one that wasn't come again after a
-        restart or a rebalance. A record is finished when its handler returns, or when it is
+        handled at least once: those that were finished behind an unfinished one come again after
+        a restart or a rebalance. A record is finished when its handler returns, or when it is
         acknowledged by a retry topic or the dead-letter topic.
 
-        **Failures.** A handler that raises an exception is called again as ``retries`` say, and
-        only what may not overtake its record waits meanwhile. After that the record goes to the
-        first of ``retry_topics``, from there to the second, and at last to the
-        ``dead_letter_topic``, with its key, value and headers and with headers that tell why; see
-        ``kclient.failure_of``. There it no longer holds up anything,
-        so its order is lost. A run that reads a retry topic starts a record when it is due and
-        pauses the partition until then: subscribe to these topics here or in another consumer, and
-        give it the same ``retry_topics``. Without a topic to go to, the run ends with
-        HandlerFailed. What can't be deserialized isn't tried again; unless the consumer's
-        ``bad_records`` say what becomes of it, it goes to the dead-letter topic.
+        **Failures.** A handler that raises an exception is called again as ``retries`` configure,
+        and only what may not overtake its record waits meanwhile. After that the record goes to
+        the first of ``retry_topics``, from there to the second, and at last to the
+        ``dead_letter_topic``, with its key, value and headers and with headers that describe the
+        failure; see ``kclient.failure_of``. There it no longer holds up anything, so its order
+        is lost. A run that reads a retry topic starts a record when its delay is over and pauses
+        the partition until then: subscribe to these topics here or in another consumer, and give
+        it the same ``retry_topics``. Without a topic to go to, the run ends with HandlerFailed. A
+        record that can't be deserialized isn't retried; unless the consumer's ``bad_records``
+        handles it, it goes to the dead-letter topic.
 
-        **Slow handlers.** The group is polled for all the time. A partition that has its share of
-        ``max_in_flight`` unfinished is paused, and a handler that takes longer than
-        ``max_poll_interval`` is named in the log and in ``run_health()``; nobody is thrown out of
-        the group. What blocks the event loop itself can't be seen through: give it to a thread.
+        **Slow handlers.** The group is polled for all the time. A partition whose part of
+        ``max_in_flight`` is unfinished is paused, and a handler that takes longer than
+        ``max_poll_interval`` is named in the log and in ``run_health()``; the member stays in the
+        group. Code that blocks the event loop itself isn't covered: run it in a thread.
 
-        **Ends.** When partitions are given up, and when the consumer is closed, no handler of them
-        is started, and those that run have ``drain_timeout`` to end, less where the group or
+        **Ends.** When partitions are revoked, and when the consumer is closed, no handler of them
+        is started, and running ones have ``drain_timeout`` to end, less where the group or
         ``close(timeout=...)`` has less; then they are cancelled, and their records count as not
         finished. A handler can't await ``close()`` or ``unsubscribe()``, which wait for it: have
-        another task do so, or cancel that of the run. When partitions are lost, their handlers are
-        cancelled at once. ``seek`` drops what was taken before, and handlers that run go on.
+        another task do so, or cancel that of the run. When partitions are lost, their handlers
+        are cancelled at once. ``seek`` drops what was taken before, and running handlers go on.
         Polling is refused while this runs.
 
-        Each call of the handler has context variables of its own. CancelledError that a handler
-        raises is a failure like others; KeyboardInterrupt and SystemExit end the run.
+        Each call of the handler has context variables of its own. A CancelledError raised by a
+        handler is a failure like others; KeyboardInterrupt and SystemExit end the run.
 
         Args:
-            handler: An async function, called with a record as ``poll`` gives it. What it returns
+            handler: An async function, called with a record as ``poll`` returns it. Its result
                 doesn't matter.
             concurrency: Handlers that run at the same time at most.
-            ordering: What isn't overtaken: ``"partition"``, ``"key"`` or ``"none"``.
+            ordering: What must not be overtaken: ``"partition"``, ``"key"`` or ``"none"``.
             retries: ``Retries()`` by default: five calls, waits of 0.2 seconds doubling up to 10.
             retry_topics: Where a record goes that failed for good here, one after the other.
-            dead_letter_topic: Where it goes at last; not among what this consumer reads.
+            dead_letter_topic: Where it goes at last; not among the topics of this consumer.
             producer: Sends it there: a ``Producer`` without serializers, which must be open for as
                 long as this runs.
-            max_in_flight: Records that are taken and not finished, or wait for one before them
-                that isn't; by default at least 1,024, and 16 for each handler and partition.
+            max_in_flight: Records that are taken and not finished, or wait for an unfinished one
+                before them; by default at least 1,024, and 16 for each handler and partition.
             drain_timeout: Seconds, see above.
 
         Returns:
@@ -915,20 +917,21 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
         Raises:
             HandlerFailed: A record failed for good and has no topic to go to, or can't be sent
-                there: ``offset`` and ``topic_partition`` say which, ``__cause__`` is what the
-                handler raised, and the text also says why the record can't be sent. Others that ran
+                there: ``offset`` and ``topic_partition`` name it, ``__cause__`` is what the handler
+                raised, and the text also has why the record can't be sent. Other running handlers
                 have ended, what is finished is committed, and the position is back at the first
-                record that isn't: to go on, seek past it or mend the handler, and run again.
+                unfinished record: to go on, seek past it or fix the handler, and run again.
             InvalidArgument: An argument that can't work, a handler that isn't async or takes other
-                arguments, or a run or a ``poll`` that is under way.
+                arguments, or a run or a ``poll`` that is in progress.
             UnknownTopicOrPartition, TopicAuthorizationFailed: The producer can't send to one of
                 these topics; found out before the first record is handled.
-            KafkaError: What ``poll`` raises and a retry wouldn't mend, such as NoPosition; after
+            KafkaError: What ``poll`` raises and a retry wouldn't fix, such as NoPosition; after
                 handlers have ended, as above.
             ClientClosed, BackgroundTaskDied: The consumer can't be used.
 
         Cancellation: handlers are cancelled, what is finished is committed, and the positions go
-        back to what isn't, so that the consumer can be used on, for another run, too.
+        back to the first unfinished records, so that the consumer can be used on, also for
+        another run.
 
         Example::
 
@@ -962,15 +965,15 @@ class Consumer(AsyncOnly, Generic[K, V]):
             await runner.run()
 
     def run_health(self) -> RunHealth | None:
-        """How ``run`` is doing; None where it isn't under way. Cheap, and free to call.
+        """How ``run`` is doing; None where it isn't in progress. Cheap, and free to call.
 
         Returns:
-            A ``kclient.consumer.health.RunHealth``: handlers at work, records in flight,
+            A ``kclient.consumer.health.RunHealth``: running handlers, records in flight,
             failures, and in ``slow`` each handler that takes longer than ``max_poll_interval``.
         """
         return None if self._engine.handlers is None else self._engine.handlers.health()
 
-    # Questions
+    # Lookups
 
     async def partitions_for(
         self, topic: str, *, timeout: float | None = None
@@ -987,7 +990,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         Raises:
             UnknownTopicOrPartition: It doesn't exist.
             TopicAuthorizationFailed: It may not be seen.
-            MetadataTimedOut: No answer in time.
+            MetadataTimedOut: No response in time.
 
         Cancellation: safe.
 
@@ -1002,7 +1005,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that is still there, of each of ``partitions``, assigned or not.
+        """The first offset still in the log, of each of ``partitions``, assigned or not.
 
         Args:
             partitions: Which ones.
@@ -1012,8 +1015,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
             Offset by partition. Positions don't change.
 
         Raises:
-            UnknownTopicOrPartition: A topic doesn't exist, as brokers have said for 5 seconds, or
-                has no such partition, for 1 second.
+            UnknownTopicOrPartition: A topic doesn't exist, as brokers have reported for 5 seconds,
+                or has no such partition, for 1 second.
             KafkaError: The error of the first partition that failed: TopicAuthorizationFailed,
                 RequestTimedOut ...
 
@@ -1075,17 +1078,17 @@ class Consumer(AsyncOnly, Generic[K, V]):
             found = await consumer.offsets_for_times(dict.fromkeys(partitions, hour_ago))
         """
         found = await self._engine.look_up(checked_times(times), self._seconds(timeout))
-        return {key: answer if answer.offset >= 0 else None for key, answer in found.items()}
+        return {key: result if result.offset >= 0 else None for key, result in found.items()}
 
     async def _ends(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout: float | None
     ) -> dict[TopicPartition, int]:
         specs = dict.fromkeys(checked_partitions(partitions), spec)
         found = await self._engine.look_up(specs, self._seconds(timeout))
-        return {key: answer.offset for key, answer in found.items()}
+        return {key: result.offset for key, result in found.items()}
 
     def metrics(self) -> dict[str, float]:
-        """All counters and gauges of this consumer by name, as ``room.what``."""
+        """All counters and gauges of this consumer by name, as ``package.what``."""
         self._engine.polled_records.settle()
         return self._engine.core.metrics()
 
@@ -1096,7 +1099,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             A ``kclient.consumer.health.ConsumerHealth``: ``ok``, ``lag`` (None where it would be
             out of date), the last fetch, and a ``PartitionHealth`` for each assigned partition;
             and in ``client`` a ``kclient.cluster.core.Health`` with metadata, internal tasks,
-            ``nodes`` (a ``NodeHealth`` per broker: last answer, last failure) and ``connections``
+            ``nodes`` (a ``NodeHealth`` per broker: last response, last failure) and ``connections``
             (a ``ConnectionHealth`` each).
 
         Raises:
@@ -1111,16 +1114,16 @@ class Consumer(AsyncOnly, Generic[K, V]):
         self._engine.polled_records.settle()
         return self._engine.health()
 
-    # Inside
+    # Internals
 
     def _state(self, partition: TopicPartition) -> PartitionState:
-        """The state of an assigned partition, with nothing handed out beyond its position."""
+        """The state of an assigned partition, with no record taken beyond its position."""
         self._engine.core.check_usable()
         self._engine.polled_records.settle()
         return self._engine.subscription.require(checked_partition(partition))
 
     def _states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
-        """Those of several, or of all where none is named."""
+        """The states of several partitions, or of all where none is named."""
         if partitions:
             return [self._state(partition) for partition in partitions]
         self._engine.core.check_usable()
@@ -1139,7 +1142,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     def _finished_by(
         self, what: Committable
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """As ``_offsets_of``; automatic commits go by what the user says here from now on."""
+        """As ``_offsets_of``; automatic commits continue from these offsets from now on."""
         offsets, at_least = self._offsets_of(what)
         finish, rebalancer = self._engine.subscription.finish, self._group().rebalancer
         for partition, wanted in offsets.items():
@@ -1151,7 +1154,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     def _offsets_of(
         self, what: Committable
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """What to commit, and whether more that is committed already shall stay."""
+        """The offsets to commit, and whether higher ones that are committed already shall stay."""
         group = self._group()
         if what is None:
             rebalancer, polled_records = group.rebalancer, self._engine.polled_records
@@ -1160,7 +1163,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             if self._engine.handlers is None and not rebalancer.in_move:
                 polled_records.settle()
                 found = _positions(self._engine)
-            elif rebalancer.by_poll:  # not all that was handed over is finished
+            elif rebalancer.by_poll:  # not all records that were returned are finished
                 found = polled_records.reached()
             else:
                 found = rebalancer.processed.finished()
@@ -1175,7 +1178,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         partition = checked_partition(what.topic_partition)
         state = self._engine.subscription.get(partition)
         fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
-        # Nothing of a fresh one was handed over yet.
+        # No record of a fresh one was returned yet.
         if fresh or not group.rebalancer.owns(partition):
             raise CommitFailed(
                 f"offset {what.offset + 1} of {partition} was not committed: the partition is not "

@@ -1,12 +1,12 @@
-"""What a record carries into a retry or dead-letter topic, and what sends it there. Sans-IO.
+"""Headers of records in retry and dead-letter topics, and the protocol of their sender. Sans-IO.
 
-All of it is in headers, as text in UTF-8, under names that begin with ``kclient.``; key, value and
-all other headers stay as they were. What is read back may have been written by anybody, so every
-number has its range, and what is out of it counts as absent: a forged time must not hold up a
+All data is in headers, as text in UTF-8, under names that begin with ``kclient.``; key, value and
+all other headers stay as they were. What is read back may have been written by any client, so every
+number has its range, and one out of it counts as missing: a forged time must not hold up a
 partition for longer than its topic's delay (the fault of CVE-2026-41727).
 
 Any ``kclient.Producer`` without serializers is a ``Sender``, so that this package need not know the
-producer's. What else a sender may have is asked of its class, since mocks have everything.
+producer's. Optional methods of a sender are looked up on its class, since mocks have everything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OURS = frozenset((TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESS
 LONGEST_MESSAGE = 1_000
 """Characters of an exception's text that are kept, with those of its causes."""
 MOST_CAUSES = 5
-"""Causes whose texts are kept, each that of the one before."""
+"""Causes whose texts are kept, each the cause of the previous one."""
 LONGEST_NAME = 250
 """Characters of the name of a topic or an exception's class."""
 MOST_ATTEMPTS = 1_000_000
@@ -50,17 +50,17 @@ class Failure(Frozen):
 
     Attributes:
         topic, partition, offset: Where it was read, and if it came through ``retry_topics`` of the
-            run, where it was read before them; None where that is missing. Of a record that was
+            run, where it was read before them; None where that is missing. For a record that was
             sent back and failed again, that is the copy.
         timestamp: Its timestamp there, int milliseconds since the epoch.
         attempts: Calls of handlers that failed on it there and in the retry topics. If it can't be
             deserialized, no handler was called: ``run`` counts 1 for that, ``bad_records`` 0.
-        exception: Class of what the last one raised, with its module.
+        exception: Class of the exception that the last one raised, with its module.
         message: That exception's text and those of its causes (``raise ... from``), such as what a
             deserializer raised; cut at 1,000 characters, of which causes have 500 at most.
         due: When it is to be handled again, int milliseconds; None in a dead-letter topic.
-        headers: Those of the record without the ``kclient.*`` ones above: what to send it back
-            with.
+        headers: Those of the record without the ``kclient.*`` ones above: send them along with
+            the record when sending it back.
     """
 
     topic: str | None
@@ -78,11 +78,11 @@ def failure_of(record: ConsumerRecord[object, object]) -> Failure | None:
     """Return why a record of a retry topic or dead-letter topic was sent there.
 
     Args:
-        record: As ``poll`` or a handler gets it.
+        record: As ``poll`` returns it or a handler gets it.
 
     Returns:
-        The failure, with None for a header that is missing or can't be; None for a record without
-        such headers. Those of a record that was sent back with them are of its failure before.
+        The failure, with None for a header that is missing or invalid; None for a record without
+        such headers. If a record was sent back with them, they describe its previous failure.
     """
     found = {name: value for name, value in record.headers if name in OURS}
     if not found:
@@ -103,21 +103,21 @@ def failure_of(record: ConsumerRecord[object, object]) -> Failure | None:
 def headers_of(
     record: Record, error: BaseException, attempts: int, due: int | None, *, sent_on: bool
 ) -> Headers:
-    """The headers under which ``record`` is sent on.
+    """The headers with which ``record`` is sent on.
 
     Args:
         record: As it is stored here.
         error: What its handler raised last.
         attempts: Calls that failed here.
         due: When it is to be handled again; None: never.
-        sent_on: It comes from a retry topic, so that its headers tell where it was first. Elsewhere
-            such headers are not ours.
+        sent_on: It comes from a retry topic, so that its headers have its original position.
+            Elsewhere such headers are not ours.
     """
     before = failure_of(record) if sent_on else None
     if before is not None:
         attempts = min(attempts + before.attempts, MOST_ATTEMPTS)
-    told = before is not None and None not in (before.topic, before.partition, before.offset)
-    origin = before if told else None
+    known = before is not None and None not in (before.topic, before.partition, before.offset)
+    origin = before if known else None
     fields: list[tuple[str, str | int | None]] = [
         (TOPIC, origin.topic if origin else record.topic),
         (PARTITION, origin.partition if origin else record.partition),
@@ -136,9 +136,9 @@ def headers_of(
 
 
 def wait_of(record: Record, delay: float, now_ms: int) -> float:
-    """Seconds until a record of a retry topic is due, never more than that topic's ``delay``.
+    """Seconds until a record of a retry topic is to be handled, at most that topic's ``delay``.
 
-    Nor later than ``delay`` after its timestamp, so that all that were sent at one time wait once.
+    Nor later than ``delay`` after its timestamp, so that records sent at one time wait once.
     """
     for name, value in record.headers:
         if name == DUE:
@@ -161,7 +161,7 @@ def _name_of(error: BaseException) -> str:
 
 
 def _message_of(error: BaseException) -> str:
-    """The text of ``error`` and, behind it, those of its causes that it doesn't have itself."""
+    """The text of ``error`` and, behind it, those of its causes that it doesn't contain."""
     text, causes, cause = _text_of(error), "", error.__cause__
     for _ in range(MOST_CAUSES):
         if cause is None:
@@ -176,7 +176,7 @@ def _message_of(error: BaseException) -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
-        # Its hint is about the position of who polls.
+        # Its hint is about the position of a consumer that polls.
         return error.message if isinstance(error, DeserializationFailed) else str(error)
     except Exception:  # the application's code
         return "(its text can't be had)"
@@ -187,7 +187,7 @@ def _text(value: bytes | None, longest: int) -> str | None:
 
 
 def _number(value: bytes | None, most: int) -> int | None:
-    """A decimal number of 0 to ``most``; nothing else is taken for one."""
+    """A decimal number of 0 to ``most``; None for anything else."""
     if value is None or not 1 <= len(value) <= len(str(_INT64)) or not value.isdigit():
         return None
     number = int(value)
@@ -195,7 +195,7 @@ def _number(value: bytes | None, most: int) -> int | None:
 
 
 class Sender(Protocol):
-    """What sends records to retry topics and to the dead-letter topic."""
+    """Sends records to retry topics and to the dead-letter topic."""
 
     def send(
         self,
@@ -205,14 +205,14 @@ class Sender(Protocol):
         key: bytes | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> Awaitable[object]:
-        """Send one record; whoever awaits the answer knows that it is in the log."""
+        """Send one record; when the result has been awaited, the record is in the log."""
 
 
 def unfit(sender: Any, *, running: bool) -> str | None:
-    """Why records can't be sent on by ``sender``, in words; None if nothing is known.
+    """The reason why ``sender`` can't send records on, as text; None if none is known.
 
     Args:
-        sender: A ``Sender``; those that don't tell are believed.
+        sender: A ``Sender``; one without a check of its own is accepted.
         running: Whether it must have been started.
     """
     asked = getattr(type(sender), "_unfit_to_relay", None)

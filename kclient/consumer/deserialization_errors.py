@@ -1,9 +1,8 @@
-"""DeserializationErrorHandler: what becomes of a record that a deserializer refuses, so that it
-wedges nothing.
+"""DeserializationErrorHandler: keeps records that can't be deserialized from blocking a consumer.
 
-``poller`` asks. By default the error is raised and the position stays at the record. Otherwise the
-record is passed over: at once, or once a dead-letter topic has it; until then it isn't passed, so
-that a call which is cancelled meanwhile has lost nothing.
+``poller`` calls it. By default the error is raised and the position stays at the record. Otherwise
+the record is skipped: at once, or once the dead-letter topic has it; until then it isn't skipped,
+so that a call which is cancelled meanwhile has lost nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 QUIET = 10.0
-"""Seconds between two lines in the log about records that are passed over."""
+"""Seconds between two log lines about skipped records."""
 
 
 @frozen
@@ -37,7 +36,7 @@ class DeadLetters(Frozen):
     """Where records go that can't be deserialized.
 
     Attributes:
-        topic: Its name.
+        topic: The dead-letter topic's name.
         producer: Sends them: a ``Producer`` without serializers, open for as long as the consumer.
     """
 
@@ -46,18 +45,18 @@ class DeadLetters(Frozen):
 
 
 class DeserializationErrorHandler:
-    """The policy of one consumer, and the record that is on its way to the dead-letter topic.
+    """The policy of one consumer, and the record that is being sent to the dead-letter topic.
 
     Args:
-        policy: ``"raise"``, ``"skip"`` or where to send them.
-        topics: What the consumer reads.
-        pattern: Likewise.
+        policy: ``"raise"``, ``"skip"`` or a ``DeadLetters``.
+        topics: The topics that the consumer reads.
+        pattern: Likewise, those whose names match.
 
     Raises:
-        InvalidConfig: It is none of these, or can't work.
+        InvalidConfig: The policy is none of these, or can't work.
 
     Attributes:
-        waiting: A record has to be sent by ``settle`` before it can be passed over.
+        waiting: A record that ``settle`` has to send before it can be skipped, with its error.
     """
 
     def __init__(
@@ -86,10 +85,10 @@ class DeserializationErrorHandler:
         self.waiting: tuple[Record, DeserializationFailed] | None = None
 
     def check(self) -> None:
-        """The consumer starts.
+        """Check the producer of dead letters when the consumer starts.
 
         Raises:
-            InvalidArgument: The producer of dead letters isn't open.
+            InvalidArgument: The producer isn't open.
         """
         if isinstance(self._policy, DeadLetters):
             why = unfit(self._policy.producer, running=True)
@@ -98,20 +97,22 @@ class DeserializationErrorHandler:
 
     @property
     def letters(self) -> DeadLetters | None:
-        """Where they are sent, if they are."""
+        """The topic and producer of dead letters, if they are sent anywhere."""
         return self._policy if isinstance(self._policy, DeadLetters) else None
 
     def skips(self, record: Record, error: DeserializationFailed, core: ClientCore) -> bool:
-        """Whether ``record`` is passed over without being sent anywhere."""
+        """Whether ``record`` is skipped without being sent anywhere."""
         return self._policy == "skip" and self.passes(record, error, core)
 
     def passes(self, record: Record, error: DeserializationFailed, core: ClientCore) -> bool:
-        """Whether ``record`` is passed over now. Else it stays, and the error is to be raised
-        unless it is ``waiting``."""
+        """Whether ``record`` is skipped now.
+
+        Else it stays, and the error is to be raised unless the record is ``waiting``.
+        """
         if self._policy == "raise" or record.topic == getattr(self._policy, "topic", None):
             return False  # in the dead-letter topic itself each would come again and again
         if self._policy != "skip":
-            # The record, as another may be at its offset: of a topic that was recreated meanwhile.
+            # Compared as a whole: the topic may have been recreated, with another record there.
             if self._sent.get(record.topic_partition) != record:
                 self.waiting = (record, error)
                 return False
@@ -125,7 +126,7 @@ class DeserializationErrorHandler:
         return True
 
     def tell_rest(self, core: ClientCore) -> None:
-        """The consumer ends: whatever was passed over and not told yet is told."""
+        """Log the count of skipped records that were not logged yet, as the consumer ends."""
         if self._count:
             self._tell(core)
 
@@ -135,11 +136,11 @@ class DeserializationErrorHandler:
         self._count = 0
 
     async def settle(self) -> None:
-        """Send the record that waits; then it may be passed over.
+        """Send the record that waits; then it may be skipped.
 
         Raises:
             KafkaError: It could not be sent; the next call tries again.
-            ClientClosed: Nor can it ever be, as the producer was closed.
+            ClientClosed: It can never be sent, as the producer was closed.
 
         Cancellation: safe; it may have been sent, and is sent again then.
         """

@@ -1,8 +1,8 @@
-"""Engine: the parts of one consumer, put together and told of each other's changes.
+"""Engine: connects the parts of one consumer and notifies them of each other's changes.
 
-``Consumer`` is the door before it and calls it with checked arguments. Every change of a partition
-comes through ``_changed``, every new view of the cluster through ``_view_changed``; nothing else
-ties the parts together. A consumer with a group has a ``GroupConsumer`` as one more part.
+``Consumer`` is its facade and calls it with checked arguments. Every change of a partition comes
+through ``_changed``, every new view of the cluster through ``_view_changed``; nothing else ties the
+parts together. A consumer with a group has a ``GroupConsumer`` as one more part.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 SHARE = 0.8
-"""Part of the time of ``close`` that the group may have: connections must be closed, too."""
+"""Part of the time of ``close`` that the group may use: connections must be closed, too."""
 
 
 class Engine:
-    """One consumer without its door. No work and no loop access in the constructor.
+    """One consumer without its facade. No work and no loop access in the constructor.
 
-    Tasks: those of ``fetcher`` and ``positions``; ``close-consumer`` while ``close`` is at work, so
-    that it goes on where the caller is cancelled.
+    Tasks: those of ``fetcher`` and ``positions``; ``close-consumer`` while ``close`` runs, so that
+    it goes on where the caller is cancelled.
 
     Attributes:
         core: Connections, metadata, supervision.
-        subscription: Where each partition stands.
-        polled_records: What was handed over, and is finished or not.
-        poller: Hands records over.
-        bad_records: What becomes of those that deserializers refuse.
+        subscription: The assigned partitions and their positions.
+        polled_records: The records that were returned, finished or not.
+        poller: Returns records.
+        bad_records: Handles records that deserializers refuse.
         read_committed: Whether only committed records are seen.
     """
 
@@ -68,8 +68,10 @@ class Engine:
         group_options: GroupOptions | None,
         bad_records: DeserializationErrorHandler,
     ) -> None:
-        """``topics``: those of which all partitions are read from ``start`` on; in a group
-        ``group_options`` has them."""
+        """``topics``: without a group, all their partitions are read from ``start`` on.
+
+        In a group, ``group_options`` has the subscription.
+        """
         self.config = config
         self.core = ClientCore(config, observers=observers, dialer=dialer)
         self._log = self.core.hooks.log(logger)
@@ -81,7 +83,7 @@ class Engine:
         self.subscription = Subscription(
             reset,
             self._changed,
-            # Once per partition and response: whoever waits for data is told at the end of those.
+            # Once per partition and response: pending polls are woken at the end of the response.
             on_fetched=lambda state: self.fetcher.plan.touch(state),
             recall=lambda: self.polled_records.settle(),
             facts_of=self._facts_of,
@@ -112,7 +114,7 @@ class Engine:
         )
         self._view = self.core.metadata.view
         self.handlers: Runner | None = None
-        """Those of ``run`` at work."""
+        """The handlers of ``run``, while one is in progress."""
         self._topics = topics
         self._started = False
         self._closing = self.core.closing("close-consumer", self._close)
@@ -121,7 +123,7 @@ class Engine:
     # Life
 
     async def start(self) -> None:
-        """Connect, and take all partitions of the topics, or join the group.
+        """Connect, and assign all partitions of the topics, or join the group.
 
         Cancellation: nothing stays open.
         """
@@ -151,7 +153,7 @@ class Engine:
         partitions = [
             TopicPartition(topic.name, index)
             for topic in found
-            # One that was found first may have been made anew, with fewer of them, since.
+            # One that was found first may have been recreated, with fewer of them, since.
             for index in range(self._view.partition_count(topic.name) or len(topic.leaders))
         ]
         self.subscription.assign(partitions, self._topics)
@@ -172,7 +174,7 @@ class Engine:
         await self._closing.run(timeout)
 
     async def _close(self) -> None:
-        """Stop what this room has, then the core. Where it is killed it is run again."""
+        """Stop the parts of this package, then the core. It is run again if its task is killed."""
         try:
             async with self._closing.limit():
                 deadline = self.core.clock.now() + self._closing.time_left * SHARE
@@ -194,7 +196,7 @@ class Engine:
 
     @contextlib.contextmanager
     def handling(self, runner: Runner) -> Iterator[None]:
-        """Within it records are for the handlers of a run."""
+        """While it is open, records are for the handlers of a run."""
         with self.poller.reserve():
             self.handlers = runner
             try:
@@ -205,7 +207,7 @@ class Engine:
     # Changes
 
     def _changed(self, states: Sequence[PartitionState]) -> None:
-        """Partitions changed in any way; each part takes from it what concerns it."""
+        """Notify each part of partitions that changed in any way."""
         self.fetcher.follow(states)
         self.offsets.follow(states)
         if self.group is not None:
@@ -216,7 +218,7 @@ class Engine:
         return self.group is not None and self.group.topic_subscription.dismisses(error)
 
     def _view_changed(self, view: Cluster) -> None:
-        """The cluster changed. Only topics of which it tells something new are looked at."""
+        """Follow a new view of the cluster; only topics that it changed are examined."""
         if self._closing.begun:
             return
         before, self._view = self._view, view
@@ -234,7 +236,7 @@ class Engine:
             self.group.rebalancer.follow_view(view)
 
     def _see(self, topics: Iterable[str]) -> None:
-        """What the view tells of the partitions of ``topics``, those included that are new."""
+        """Apply the view to the partitions of ``topics``, new ones included."""
         subscription, view = self.subscription, self._view
         for topic in topics:
             topic_id, count = view.topic_id(topic), view.partition_count(topic)
@@ -243,8 +245,8 @@ class Engine:
                 partition = state.topic_partition
                 another = topic_id is None or topic_id != state.topic_id
                 if whole and another and partition.partition >= (count or math.inf):
-                    # Topics don't shrink: it was deleted, and made anew with fewer partitions. What
-                    # tells fewer of the same topic is wrong, or old, and positions outlast that.
+                    # Topics don't shrink: it was deleted, and recreated with fewer partitions. A
+                    # view with fewer of the same topic is wrong, or stale: positions outlast that.
                     self._log.warning("partition is gone partition=%s", partition)
                     subscription.remove(state)
                     self._forget(partition)
@@ -255,7 +257,7 @@ class Engine:
                 self._add_new(topic, count)
 
     def _forget(self, partition: TopicPartition) -> None:
-        """What was finished and committed of it is of a log that is gone."""
+        """Drop what was finished and committed of it: that log was deleted."""
         if self.group is not None:
             self.group.rebalancer.forget([partition])
         elif self.handlers is not None:
@@ -269,12 +271,12 @@ class Engine:
                 self.subscription.add_new(partition)
 
     def _facts_of(self, partition: TopicPartition) -> tuple[bytes | None, int]:
-        """What a partition that is assigned now begins with, so that nobody has to tell it."""
+        """Topic id and leader epoch that a newly assigned partition begins with."""
         view = self._view
         return view.topic_id(partition.topic), view.leader_epoch(*partition)
 
     def assign(self, partitions: Iterable[TopicPartition], call: str) -> None:
-        """Replace the assignment; ``call`` is what the user made."""
+        """Replace the assignment; ``call`` is the method that the application called."""
         partitions = list(partitions)
         if self.group is not None:
             self.group.assign_by_hand(call)
@@ -291,16 +293,16 @@ class Engine:
         self.fetcher.news.notify()
 
     def finished_of(self, state: PartitionState) -> tuple[int, int] | None:
-        """Offset and leader epoch that automatic commits use for it as it stands."""
+        """Offset and leader epoch that automatic commits would use for it now."""
         if self.group is None:
             return None
         at = self.group.rebalancer.processed.finished_of(state.topic_partition)
         return None if at is None else offset_and_epoch(at)
 
-    # Questions
+    # Lookups
 
     async def position(self, state: PartitionState, timeout: float) -> int:
-        """The position, once it is known."""
+        """Wait until the position is known, and return it."""
         partition = state.topic_partition
         deadline = self.core.clock.now() + timeout
         while True:
@@ -326,18 +328,18 @@ class Engine:
     async def look_up(
         self, specs: Mapping[TopicPartition, OffsetSpec | int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets of any partitions; raises the first error among them."""
+        """Look up offsets of any partitions; raises the first error among them."""
         self.core.check_usable()
-        answers = await list_offsets(self.core, specs, isolation=self.isolation, timeout=timeout)
+        results = await list_offsets(self.core, specs, isolation=self.isolation, timeout=timeout)
         found = {}
-        for partition, answer in answers.items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            found[partition] = answer
+        for partition, result in results.items():
+            if isinstance(result, KafkaError):
+                raise result
+            found[partition] = result
         return found
 
     def health(self) -> ConsumerHealth:
-        """A snapshot."""
+        """A snapshot of the consumer."""
         from kclient.consumer.health import ConsumerHealth
 
         client, now = self.core.health(), self.core.clock.now
@@ -370,7 +372,7 @@ class Engine:
     def _partition_health(
         self, state: PartitionState, now: Callable[[], float], throttled: Mapping[int, float]
     ) -> PartitionHealth:
-        """How one partition is. ``now`` only runs where a fetch was made, so on a loop."""
+        """Health of one partition. ``now`` is only called where a fetch was made, so on a loop."""
         from kclient.consumer.health import PartitionHealth
 
         node_id, patience = state.node_id, self.config.fetch_max_wait + self.config.request_timeout

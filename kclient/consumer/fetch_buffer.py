@@ -1,17 +1,17 @@
-"""Fetched data that waits for poll, sans-IO, and the one step that hands it over.
+"""Fetched data that waits for poll, sans-IO, and the one step that returns it.
 
 Filled by ``fetcher`` from responses, emptied by ``consumer``. ``take`` decodes, returns records and
 moves the positions in one synchronous step, so a poll that is cancelled while it waits has taken
-nothing. Partitions take turns: who was served goes to the end of the row.
+nothing. Partitions are served in rotation: one that was served goes to the end of the queue.
 
-Every piece of a partition begins where the one before it ends, and the first one at the position;
-a piece that doesn't (the user sought, the partition was taken away) is dropped, not delivered.
+Every piece of a partition begins where the previous one ends, and the first one at the position; a
+piece that doesn't (after a seek, or when the partition was revoked) is dropped, not delivered.
 Memory is counted by response frames: one stays as long as any partition's piece points into it.
 
-The inflated payload of a batch that is read in part stays until its last record is taken, and where
-partitions take turns each could hold one. So these bytes are counted too, by partition: from a
-limit on only those partitions are served that hold some. What threads inflate meanwhile, and one
-batch that was begun below the limit, come on top of it.
+The inflated payload of a batch that is read in part stays until its last record is taken, and in a
+rotation each partition could hold one. So these bytes are counted too, by partition: from a limit
+on only those partitions are served that hold some. What threads inflate meanwhile, and one batch
+that was begun below the limit, come on top of it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 BATCHES_PER_TAKE = 200
-"""Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
+"""Batches that one ``take`` reads at most: many aborted or tiny ones must not hold the loop."""
 PIECES_PER_PARTITION = 8
 """Pieces that one partition may have waiting: small ones cost more than their bytes."""
 
 
 class FetchBuffer:
-    """The pieces of all partitions, in their order, and whose turn it is.
+    """The pieces of all partitions, in their order, and the rotation of the partitions.
 
     Attributes:
         frame_bytes: Bytes of the response frames that are still pointed into.
-        frame_budget: Above this no broker is asked.
+        frame_budget: Above this no broker is sent a fetch request.
         held_bytes: Inflated bytes of batches read in part, of partitions that can be served.
         aside_bytes: Those of paused partitions, up to the limit unless it is one alone.
     """
@@ -60,13 +60,13 @@ class FetchBuffer:
         """
         Args:
             subscription: The writer of positions.
-            frame_budget: Bytes of frames above which ``has_room`` turns False.
+            frame_budget: Bytes of frames above which ``has_room`` is False.
             half_read_bytes: Inflated bytes of batches read in part, from which on only these are
                 read. As many may stay with paused partitions.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
-            on_room: Told of a partition that isn't full any more, or of which all was dropped.
-            on_released: Told that a frame is pointed into no more, by whomever it was held last.
-            on_corrupt: Told of a partition whose next batch can't be read; its data is dropped.
+            on_room: Called with a partition that isn't full any more, or of which all was dropped.
+            on_released: Called when nothing points into a frame any more.
+            on_corrupt: Called with a partition whose next batch can't be read; its data is dropped.
         """
         self._subscription = subscription
         self._full_bytes = partition_bytes
@@ -77,7 +77,7 @@ class FetchBuffer:
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
         self._blocked: dict[PartitionState, CompletedFetch] = {}
         self._held_limit = max(1, half_read_bytes)
-        self._held: dict[PartitionState, int] = {}  # in the order of their turns
+        self._held: dict[PartitionState, int] = {}  # in the order of the rotation
         self._aside: dict[PartitionState, int] = {}
         self.held_bytes = 0
         self.aside_bytes = 0
@@ -98,7 +98,7 @@ class FetchBuffer:
         return FrameLease(size_bytes, released)
 
     def add(self, data: CompletedFetch) -> bool:
-        """Take the next piece of a partition; False, and it is closed, where it doesn't fit on."""
+        """Add the next piece of a partition; False, and it is closed, where it doesn't fit on."""
         state = data.state
         if not state.assigned or state.paused or data.offset != state.fetch_offset:
             data.close()
@@ -113,14 +113,14 @@ class FetchBuffer:
         return True
 
     def give_back(self, records: Sequence[Record]) -> None:
-        """Undo the hand-over of ``records``, the last of what was taken, in their order."""
+        """Take back ``records``, the last ones that were taken, in their order."""
         by_partition: dict[TopicPartition, list[Record]] = {}
         for record in records:
             by_partition.setdefault(record.topic_partition, []).append(record)
         for partition, own in by_partition.items():
             state = self._subscription.get(partition)
             if state is None or state.position is None or own[-1].offset >= state.position:
-                continue  # sought or taken away since: they belong to an older position
+                continue  # after a seek or a revocation: they belong to an older position
             data = CompletedFetch.given_back(state, own, state.position)
             self._queues.setdefault(state, deque()).appendleft(data)
             self._blocked.pop(state, None)
@@ -133,23 +133,23 @@ class FetchBuffer:
 
     @property
     def has_room(self) -> bool:
-        """Whether brokers may be asked for more."""
+        """Whether more may be requested from brokers."""
         return self.frame_bytes < self.frame_budget
 
     def is_full(self, state: PartitionState) -> bool:
-        """Whether the partition has enough waiting; one piece, however large, never is enough."""
+        """Whether the partition has enough waiting; a single piece, however large, never is."""
         queue = self._queues.get(state)
         if queue is None or len(queue) < 2:
             return False
         return state.buffered_bytes >= self._full_bytes or len(queue) >= PIECES_PER_PARTITION
 
     def holds(self, state: PartitionState) -> bool:
-        """Whether anything of the partition waits."""
+        """Whether the partition has data waiting."""
         return state in self._queues
 
     @property
     def has_turns(self) -> bool:
-        """Whether another ``take`` may get on without waiting for anything."""
+        """Whether another ``take`` may return records without waiting for anything."""
         return len(self._turns) > len(self._blocked)
 
     @property
@@ -172,20 +172,20 @@ class FetchBuffer:
 
     @property
     def may_inflate(self) -> bool:
-        """Whether there is room for what another thread would inflate.
+        """Whether there is memory for what another thread would inflate.
 
-        Where others hold enough, so that none is begun, there is still room for these: they would
-        wait for ever behind small ones.
+        Where other partitions hold so much that no batch is begun, there is still some for
+        these: else they would wait for ever behind small ones.
         """
         return self.held_bytes < 2 * self._held_limit
 
     # Emptying
 
     def take(self, limit: int) -> list[Record]:
-        """At most ``limit`` records, and the positions moved behind them.
+        """Take at most ``limit`` records, and move the positions behind them.
 
-        Fewer, or none, do not mean that nothing waits: see ``has_turns`` and ``blocked``. Where
-        memory fails, those that were taken before are given; MemoryError is raised if none were.
+        Fewer, or none, do not mean that nothing waits: see ``has_turns`` and ``blocked``. If memory
+        runs out, the records taken before are returned; MemoryError is raised if there are none.
         """
         taken: list[Record] = []
         batches = BATCHES_PER_TAKE
@@ -211,17 +211,17 @@ class FetchBuffer:
                 if len(taken) >= limit:
                     return taken
                 if crowded:
-                    break  # its batch is at an end: room for another partition to begin one
+                    break  # its batch is at an end: now another partition may begin one
             if batches <= 0:
                 break
         return taken
 
     def take_batch(self, read: Callable[[PartitionState, Batch, int], int | None]) -> bool:
-        """Let ``read(state, batch, from_offset)`` see one batch, and move to where it says.
+        """Pass one batch to ``read(state, batch, from_offset)``, and move to the offset it returns.
 
-        ``read`` returns the offset that it goes on at, or None if it can't take anything in now;
-        then nothing moves. Returns whether another call may get on. What was handed back by
-        ``give_back`` is not a batch any more: that is fetched again.
+        ``read`` returns the offset to continue at, or None if it can't take anything in now; then
+        nothing moves. Returns whether another call may get on. What ``give_back`` took back is
+        not a batch any more: that is fetched again.
         """
         state = self._next_turn()
         if state is None:
@@ -242,21 +242,21 @@ class FetchBuffer:
             self._corrupt(state, data.explained(error))
             return True
         except MemoryError:
-            self._note(state)  # it is inflated maybe
+            self._note(state)  # it may be inflated
             raise
         self._after(state, data, handed=batch is not None)
         return True
 
     def return_to(self, offsets: Mapping[PartitionState, int]) -> None:
-        """Undo the steps of ``take_batch`` from these offsets on: they are fetched again."""
+        """Undo the steps of ``take_batch`` from these offsets on: the data is fetched again."""
         for state, offset in offsets.items():
             self._subscription.advance(state, offset, -1)
             self._fetch_again(state)
 
     def _next_turn(self) -> PartitionState | None:
-        """Whose turn it is; that partition goes to the end of the row.
+        """Return the partition to serve next, and move it to the end of the rotation.
 
-        The first one of the row, or of those that hold too much.
+        It is the first one of all, or, over the limit, of those that hold inflated bytes.
         """
         turns = self._turns
         while turns:
@@ -276,7 +276,7 @@ class FetchBuffer:
         return None
 
     def _take_from(self, state: PartitionState, limit: int) -> list[Record] | None:
-        """Records of one batch, maybe none; None where the partition has to wait."""
+        """Take records of one batch, maybe none; None where the partition has to wait."""
         queue = self._queues.get(state)
         if queue is None or state in self._blocked:
             return None
@@ -287,7 +287,7 @@ class FetchBuffer:
             self._corrupt(state, error)
             return None
         except MemoryError:
-            self._note(state)  # it is inflated maybe
+            self._note(state)  # it may be inflated
             raise
         self._after(state, data, handed=bool(records))
         return records
@@ -298,14 +298,14 @@ class FetchBuffer:
             self._remove_first(state)
         elif data.blocked is not None:
             self._blocked[state] = data
-            self._forget(state)  # unblock notes it
+            self._forget(state)  # unblock counts it again
             return
         if self._held or data.held_bytes:
             self._note(state)
 
     @property
     def _crowded(self) -> bool:
-        """Whether it is the turn of those that hold something, before that of others."""
+        """Whether only partitions that hold inflated bytes are served, before all others."""
         return self.held_bytes >= self._held_limit
 
     def _note(self, state: PartitionState) -> None:
@@ -317,7 +317,7 @@ class FetchBuffer:
             self.held_bytes += held
 
     def _set_aside(self, state: PartitionState) -> None:
-        """It is paused: what it holds is fetched again then, where such hold too much already.
+        """Count what a paused partition holds, or fetch it again later if such hold too much.
 
         The first one may keep it: it may be paused and resumed for every few records.
         """
@@ -330,7 +330,7 @@ class FetchBuffer:
             self.aside_bytes += held
 
     def _forget(self, state: PartitionState) -> None:
-        """It holds nothing, or can't be served."""
+        """Stop counting the partition: it holds nothing, or can't be served."""
         self.held_bytes -= self._held.pop(state, 0)
         self.aside_bytes -= self._aside.pop(state, 0)
 
@@ -338,7 +338,7 @@ class FetchBuffer:
         held = 0
         for data in self._queues.get(state, ()):
             held = data.held_bytes
-            if not data.has_ready_records:  # else it was given back, and a batch may lie behind it
+            if not data.has_ready_records:  # else it was given back; a batch may lie behind it
                 break
         return held
 
@@ -361,7 +361,7 @@ class FetchBuffer:
     # Dropping
 
     def follow(self, states: Iterable[PartitionState]) -> None:
-        """Partitions changed: drop what doesn't fit their positions, keep turns right."""
+        """Follow changed partitions: drop data off their positions, update the rotation."""
         for state in states:
             if state not in self._queues:
                 continue
@@ -372,7 +372,7 @@ class FetchBuffer:
                 self._note(state)
 
     def drop(self, state: PartitionState) -> None:
-        """Let go of all that waits for one partition."""
+        """Release all data that waits for one partition."""
         queue = self._queues.pop(state, None)
         self._turns.pop(state, None)
         self._blocked.pop(state, None)
@@ -385,17 +385,17 @@ class FetchBuffer:
         self._on_room(state)
 
     def _fetch_again(self, state: PartitionState) -> None:
-        """Let go of what waits for a partition, and have it fetched from the position on."""
+        """Release the data of a partition, and have it fetched from the position on."""
         self.drop(state)
         self._subscription.rewind_fetch(state)
 
     def drop_paused(self) -> None:
-        """Make room: what waits for paused partitions is fetched again when they are resumed."""
+        """Free memory: what waits for paused partitions is fetched again when they are resumed."""
         for state in [state for state in self._queues if state.paused]:
             self._fetch_again(state)
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for state in list(self._queues):
             self.drop(state)
 

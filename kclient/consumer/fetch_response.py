@@ -1,9 +1,9 @@
-"""What one partition's part of a fetch response means, sans-IO. Called by ``fetcher`` for each.
+"""Processes one partition's part of a fetch response, sans-IO. Called by ``fetcher`` for each.
 
-Data goes into the buffer, errors become a decision: reset the position, ask elsewhere, ask later,
-or tell the user. A part that answers an old question (the user sought, paused or unassigned since)
-is dropped whole. It reads response fields and changes partitions through ``Subscription`` and
-``FetchScheduler`` only.
+Data goes into the buffer, errors become a decision: reset the position, fetch from another broker,
+retry later, or raise from poll. A part of an outdated request (after a seek, a pause or an
+unassignment) is dropped whole. It reads response fields and changes partitions through
+``Subscription`` and ``FetchScheduler`` only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 QUIET_FAILURES: Final = 5
-"""Failures in a row of a partition that are waited out; then the user hears of them."""
+"""Failures in a row of a partition that are waited out; then poll raises them."""
 NO_REPLICA: Final = -1
 
 _STALE: Final = frozenset(
@@ -54,7 +54,7 @@ _STALE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""The broker's view and ours differ: get a newer one and ask again; no concern of the user's."""
+"""The broker's view and ours differ: refresh it and fetch again; the application isn't involved."""
 _FOR_THE_USER: Final = frozenset({ErrorCode.CORRUPT_MESSAGE})
 """Retriable in Kafka's table, but on a fetch the broker's own log is broken."""
 _LENGTH = struct.Struct(">i")
@@ -79,12 +79,12 @@ class BatchSpan(NamedTuple):
 
 @dataclass(slots=True)
 class FetchFollowUp:
-    """What one response brings for the driver to act on.
+    """What the driver has to do after one response.
 
     Attributes:
-        node_id: The broker that answered.
+        node_id: The broker that responded.
         stale_topics: The view of these must be refreshed.
-        leaders: (topic, partition, leader id, leader epoch) that the broker gave away (KIP-951).
+        leaders: (topic, partition, leader id, leader epoch) that the broker reported (KIP-951).
         partitions: Parts that brought records.
     """
 
@@ -95,7 +95,7 @@ class FetchFollowUp:
 
 
 class FetchResponseReader:
-    """Takes in fetch responses, partition by partition."""
+    """Reads fetch responses, partition by partition."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class FetchResponseReader:
         Args:
             subscription, buffer, plan: What responses change.
             config: Of the consumer.
-            back_off: Called for a partition that must not be asked again at once.
+            back_off: Called for a partition that must not be fetched again at once.
             log: Where to log.
         """
         self._subscription = subscription
@@ -130,9 +130,9 @@ class FetchResponseReader:
         news: FetchFollowUp,
         now: float,
     ) -> None:
-        """Take in what was answered about one partition to ``ask``."""
+        """Process the response for one partition to its fetch ``ask``."""
         if not state.assigned or ask.topic_id not in (None, state.topic_id):
-            return  # it speaks of a topic that was deleted since, though offsets may be equal
+            return  # it is about a topic that was deleted since, though offsets may be equal
         asked_since = state.node_id != news.node_id
         if part.error_code == ErrorCode.NONE and not asked_since:
             _see_ends(state, part)
@@ -181,7 +181,7 @@ class FetchResponseReader:
         span = measure(records, ask.offset, partition)
         batches: Iterator[Batch] = read_batches(records, topic_partition=partition)
         if span.clean and span.end_offset <= ask.offset:
-            # Brokers give the first batch whole, however large (KIP-74); nothing is to be had here.
+            # Brokers send the first batch whole, however large (KIP-74); more bytes won't help.
             span = BatchSpan(ask.offset, False)
             batches = _nothing_readable(batches, partition, ask.offset)
         aborted = None
@@ -204,14 +204,14 @@ class FetchResponseReader:
         self, state: PartitionState, ask: PartitionFetch, part: PartitionData, now: float
     ) -> None:
         if state.replica is not None:
-            # Only the leader knows; a follower may lag behind (KIP-392), for a while: whom the
-            # leader sends to it again must not go to and fro in a rush.
+            # Only the leader knows; a follower may lag behind (KIP-392), for a while: a partition
+            # that the leader redirects to it again must not alternate between them without delay.
             self._plan.back_to_leader([state], now)
             self._back_off(state)
             return
         self._subscription.recall()
         if self._buffer.holds(state):
-            # Asked ahead of the position: whatever is buffered comes first, then ask again.
+            # Fetched ahead of the position: whatever is buffered comes first, then fetch again.
             self._back_off(state)
             return
         node_id = state.node_id
@@ -269,7 +269,7 @@ class FetchResponseReader:
         self._plan.back_to_leader([state], now)
         leader = part.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch >= 0:
-            # The broker names its successor: that may spare us a metadata request (KIP-951).
+            # The broker names its successor: that may save a metadata request (KIP-951).
             news.leaders.append((*partition, leader.leader_id, leader.leader_epoch))
         else:
             news.stale_topics[partition.topic] = None
@@ -277,7 +277,7 @@ class FetchResponseReader:
 
 
 def _see_ends(state: PartitionState, part: PartitionData) -> None:
-    """Where the log begins and ends. True whatever was asked, and a session tells it only once."""
+    """Store start and end of the log. Valid for any request; a session reports them only once."""
     if part.high_watermark >= 0:
         state.high_watermark = part.high_watermark
     # Before v4 there is none: then all that can be read is stable.
@@ -290,7 +290,7 @@ def _see_ends(state: PartitionState, part: PartitionData) -> None:
 def _nothing_readable(
     batches: Iterator[Batch], partition: TopicPartition, offset: int
 ) -> Iterator[Batch]:
-    """``batches``, and then an error: none of them reaches the offset that was asked for."""
+    """Yield ``batches``, then raise: none of them reaches the offset that was requested."""
     yield from batches
     raise CorruptRecord(
         f"the broker sent no whole batch of {partition} that reaches offset {offset}",
@@ -300,7 +300,7 @@ def _nothing_readable(
 
 
 def measure(data: memoryview, offset: int, topic_partition: TopicPartition) -> BatchSpan:
-    """Walk over the batches in ``data``, which was fetched at ``offset``, without a look into them.
+    """Walk over the batches in ``data``, which was fetched at ``offset``, without reading them.
 
     So the next fetch can be sent before anything is decoded. The batches are read one by one when
     poll wants them: a piece of many tiny ones would hold the loop, and take a multiple of its size

@@ -1,12 +1,12 @@
-"""Which broker is asked for which partitions, and when, sans-IO. Driven by ``fetcher``.
+"""Which broker is sent a fetch request for which partitions, and when, sans-IO.
 
-Each broker has one queue with its fetch session and at most one request under way. Nothing here
-looks at all partitions per request: whoever changes one calls ``touch``, and the next request of
-its broker looks at the touched ones only.
+Driven by ``fetcher``. Each broker has one queue with its fetch session and at most one request in
+flight. Nothing here looks at all partitions per request: every change of one calls ``touch``, and
+the next request of its broker examines the touched ones only.
 
-A partition with enough data waiting is held back. A long poll for the others would then keep the
-broker from being asked for it again just when it runs dry, so as long as any is held back the
-broker is asked without waiting there, and not more often than every ``SHORT_POLL`` seconds.
+A partition with enough data waiting is held back. A long poll for the others would then delay the
+next request for it just when its data runs out, so as long as any is held back the broker gets
+requests that don't wait there, and not more often than every ``SHORT_POLL`` seconds.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 SHORT_POLL: Final = 0.05
 """Seconds between two requests that don't wait at the broker."""
 FROM_LEADER: Final = 5.0
-"""Seconds for which a leader is read that prefers a replica of which the view knows no broker."""
+"""Seconds for which the leader is read if it prefers a replica that the view has no broker for."""
 HASTY_FREE: Final = 3
 """Hasty responses in a row that are no failure."""
 SHORTEST: Final = 0.005
 """Seconds between two requests to a broker that keeps responding so, at least."""
 HASTY_PACE: Final = 0.1
-"""The next request waits for this part of the time since the first hasty response: it is answered
-so, too, by a new leader whose high watermark lags for some tenths of a second."""
+"""The next request waits for this part of the time since the first hasty response: a new leader
+whose high watermark lags for some tenths of a second responds so, too."""
 NEVER: Final = math.inf
 
 
 class BrokerQueue:
-    """What one broker is asked for.
+    """What is requested from one broker.
 
     Attributes:
         node_id: The broker.
-        session: What it knows of our wishes.
-        partitions: The partitions that are routed to it, in the order of their coming.
-        in_flight: A request is under way.
-        retry_at: Not to be asked before, after failures.
+        session: What it knows of our requested partitions.
+        partitions: The partitions that are routed to it, in the order of their routing.
+        in_flight: A request is in flight.
+        retry_at: No request is sent before this time, after failures.
         failures: Requests in a row that failed as a whole.
-        failing_since: When the first of them did, or the user was last told.
-        told_at: When the user was last told of it.
-        answered_at: When it last answered a request well; None before the first.
+        failing_since: When the first of them did, or poll last raised their error.
+        told_at: When poll last raised their error.
+        answered_at: When it last responded well; None before the first time.
         waiting_since: When the first request was sent after that; None where there is none.
         hasty: Responses in a row that brought nothing though the broker had time to wait for data.
         hasty_since: When the first of them came.
@@ -82,7 +82,7 @@ class BrokerQueue:
         self._last_request = -NEVER
 
     def touch(self, partition: TopicPartition) -> bool:
-        """The wishes for ``partition`` may have changed. True where nobody was told of any yet."""
+        """Mark ``partition`` as changed. True where it is the first one since the last request."""
         touched = self._touched
         first = not touched
         touched[partition] = None
@@ -108,23 +108,26 @@ class BrokerQueue:
 
     @property
     def holds_back(self) -> bool:
-        """Whether a partition isn't asked for only because enough of it waits for poll."""
+        """Whether a partition isn't fetched only because enough of it waits for poll."""
         return bool(self._held)
 
     def told(self, now: float) -> None:
-        """The user hears of its failures, which need not be told again soon."""
+        """Record that poll raises its failures, which need not be raised again soon."""
         self.failing_since = self.told_at = now
 
     def begin(self, now: float) -> None:
-        """A request is being sent."""
+        """Record that a request is being sent."""
         self.in_flight = True
         self._last_request = now
         if self.waiting_since is None:
             self.waiting_since = now
 
     def answered(self, now: float, *, hasty: bool = False, slowest: float = NEVER) -> None:
-        """The request succeeded. ``hasty`` ones in a row soon count as no response at all, and the
-        next one waits ever longer, up to ``slowest`` seconds."""
+        """Record that the request succeeded.
+
+        Several ``hasty`` responses in a row count as none at all, and the next request waits ever
+        longer, up to ``slowest`` seconds.
+        """
         self.failures = 0
         if not hasty:
             self.hasty = 0
@@ -140,7 +143,7 @@ class BrokerQueue:
         self.waiting_since = None
 
     def end(self) -> None:
-        """The request has its outcome."""
+        """Record that the request has its outcome."""
         self.in_flight = False
 
     def _look_at_touched(
@@ -159,7 +162,7 @@ class BrokerQueue:
                 or state.paused
                 or state.fetch_offset is None
             ):
-                pass  # nothing is to be had, or not wanted
+                pass  # there is nothing to fetch, or it isn't wanted
             elif state.retry_at > now:
                 heapq.heappush(self._retries, (state.retry_at, partition))
             elif state.buffered_bytes and buffer.is_full(state):
@@ -182,7 +185,7 @@ class FetchScheduler:
 
     Attributes:
         queues: By node id.
-        unrouted: Partitions that no broker can be asked for, and since when.
+        unrouted: Partitions without a broker to fetch from, and since when.
     """
 
     def __init__(
@@ -193,7 +196,7 @@ class FetchScheduler:
         partition_bytes: int,
         on_touched: Callable[[BrokerQueue], None],
     ) -> None:
-        """``on_touched`` is told of a queue that may have something to ask."""
+        """``on_touched`` is called with a queue that may have something to request."""
         self._subscription = subscription
         self._buffer = buffer
         self._partition_bytes = partition_bytes
@@ -204,19 +207,19 @@ class FetchScheduler:
         self.unrouted: dict[TopicPartition, float] = {}
 
     def due(self, queue: BrokerQueue, now: float) -> float:
-        """When the broker of ``queue`` may be asked next."""
+        """When the next request to the broker of ``queue`` may be sent."""
         if now >= self._next_expiry:
             self._end_replicas(now)
         return queue.due(now, self._subscription, self._buffer, self._partition_bytes)
 
     def follow_view(self, view: Cluster, states: Iterable[PartitionState], now: float) -> None:
-        """The cluster changed in what concerns ``states``: each goes to where it can be had now."""
+        """The cluster changed for ``states``: route each to the broker it can be read from now."""
         self._view = view
         for state in states:
             self.route(state, now)
 
     def follow(self, states: Iterable[PartitionState], now: float) -> None:
-        """Partitions changed: sought, paused, assigned, taken away ..."""
+        """Follow changes of partitions: sought, paused, assigned, revoked ..."""
         for state in states:
             if state.node_id is None or not state.assigned:
                 self.route(state, now)
@@ -224,7 +227,7 @@ class FetchScheduler:
                 self.touch(state)
 
     def route(self, state: PartitionState, now: float) -> None:
-        """Find the broker to ask for ``state``: its preferred replica, else its leader."""
+        """Find the broker to fetch ``state`` from: its preferred replica, else its leader."""
         partition = state.topic_partition
         node_id = self._node_for(state, now) if state.assigned else None
         if node_id is None and state.assigned:
@@ -246,7 +249,7 @@ class FetchScheduler:
                     self.touch(state)
 
     def touch(self, state: PartitionState) -> None:
-        """The wishes for ``state`` may have changed."""
+        """Mark ``state`` as changed in the queue of its broker."""
         if state.node_id is not None:
             queue = self.queues[state.node_id]
             if queue.touch(state.topic_partition):
@@ -256,7 +259,7 @@ class FetchScheduler:
         """Read from ``replica``, which the leader prefers (KIP-392).
 
         Where the view lacks it, as it may after a restart, the leader is read for ``FROM_LEADER``
-        seconds, or until the view has it. True where metadata is to be asked for: once for each
+        seconds, or until the view has it. True where metadata is to be refreshed: once for each
         such time.
         """
         if self._view is not None and replica not in self._view.brokers:
@@ -271,13 +274,13 @@ class FetchScheduler:
         return False
 
     def reads_leader(self, queue: BrokerQueue, now: float) -> bool:
-        """Whether the broker is asked without our rack, so that it sends records itself."""
+        """Whether requests to the broker leave out our rack, so that it sends records itself."""
         if now >= queue.from_leader_until:
             return False
         return self._view is None or queue.unknown_replica not in self._view.brokers
 
     def _end_replicas(self, now: float) -> None:
-        """Preferred replicas are good for a while; then the leader is asked again."""
+        """Preferred replicas are valid for a while; then the leader is used again."""
         preferring = [state for state in self._subscription if state.replica is not None]
         self._next_expiry = min(
             (state.replica_until for state in preferring if state.replica_until > now),
@@ -286,7 +289,7 @@ class FetchScheduler:
         self.back_to_leader([s for s in preferring if s.replica_until <= now], now)
 
     def back_to_leader(self, states: Iterable[PartitionState], now: float) -> None:
-        """The preferred replica of these doesn't serve."""
+        """Stop reading from the preferred replica of these partitions, which doesn't serve."""
         for state in states:
             if state.replica is not None:
                 state.replica = None
@@ -298,7 +301,7 @@ class FetchScheduler:
         return [state for state in found if state is not None]
 
     def remove(self, queue: BrokerQueue) -> None:
-        """Take ``queue`` out; a partition that is routed to its broker later gets a new one."""
+        """Remove ``queue``; a partition that is routed to its broker later gets a new one."""
         if self.queues.get(queue.node_id) is queue:
             del self.queues[queue.node_id]
 

@@ -1,16 +1,17 @@
 """One broker's incremental fetch session (KIP-227) and its requests; sans-IO, for ``fetcher``.
 
-The theory: a full fetch request names every partition. A broker that has memory for it answers with
-a session id; from then on a request names only what changed since the last one, partitions that are
-no longer wanted are *forgotten*, and the response holds only partitions with news. Each request of
-a session carries the next epoch. The broker may evict a session at any time (ID_NOT_FOUND), and a
-lost response leaves both sides with different epochs (INVALID_SESSION_EPOCH): then one full request
-starts over, with the old id in it where we know one, so that the broker drops the old session.
+The theory: a full fetch request names every partition. A broker that has memory for it responds
+with a session id; from then on a request names only what changed since the last one, partitions
+that are no longer wanted are *forgotten*, and the response holds only partitions with news. Each
+request of a session carries the next epoch. The broker may evict a session at any time
+(ID_NOT_FOUND), and a lost response leaves both sides with different epochs (INVALID_SESSION_EPOCH):
+then one full request starts over, with the old id in it where it is known, so that the broker drops
+the old session.
 
-``asked`` is the whole of what we want from the broker, whether there is a session or not. It only
-changes between requests, so a response is always read against what its request asked. What differs
-between versions of the message (names or topic ids, sessions, leader epochs, the rack) is in
-``fetch_request``.
+``asked`` has all that is requested from the broker, whether there is a session or not. It only
+changes between requests, so a response is always read against what its request asked for. What
+differs between versions of the message (names or topic ids, sessions, leader epochs, the rack) is
+in ``fetch_request``.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ if TYPE_CHECKING:
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
-"""Epoch of a full request that asks for a new session."""
+"""Epoch of a full request for a new session."""
 FINAL_EPOCH: Final = -1
-"""Epoch of a full request that wants no session; with an id in it, the one that ends it."""
+"""Epoch of a full request without a session; with an id in it, the one that ends that session."""
 _MAX_EPOCH: Final = 2**31 - 1
 LAST_BY_NAME: Final = 12
 """Last version that names topics; from 13 on they go by id (KIP-516)."""
 CONSUMER_ID: Final = -1
-"""Replica id of those who are none."""
+"""Replica id of clients that are no replica."""
 _NO_SESSION_ID: Final = 0
 _NO_SESSION_EPOCH: Final = -1
 _FIRST_WITH_SESSIONS: Final = 7
 
 
 class SessionState(enum.Enum):
-    """What both sides hold."""
+    """What client and broker hold."""
 
     INITIAL = "No session: the next request is full and asks for one."
     INCREMENTAL = "Both sides agree: the next request holds only changes."
@@ -85,7 +86,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] =
 
 
 class PartitionFetch(NamedTuple):
-    """What is asked of one partition; a changed one must be sent again."""
+    """What is requested of one partition; a changed one must be sent again."""
 
     offset: int
     max_bytes: int
@@ -94,13 +95,13 @@ class PartitionFetch(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """The session's share of the next fetch request.
+    """The session's part of the next fetch request.
 
     Attributes:
         session_id: 0 where there is none.
-        epoch: 0 asks for a session, above 0 continues one, -1 ends it.
+        epoch: 0 requests a session, above 0 continues one, -1 ends it.
         partitions: What to name: everything, or the changes.
-        forgotten: What the session must drop, with the topic id it was asked by.
+        forgotten: What the session must drop, with the topic id it was requested by.
     """
 
     session_id: int
@@ -115,14 +116,14 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """What we want of one broker, and what it knows of that.
+    """What is requested from one broker, and what the broker knows of that.
 
     Attributes:
-        state: Where the machine is.
+        state: The state of the machine.
         session_id: The broker's id of the session, 0 without one.
         epoch: Of the next incremental request.
         asked: Every wanted partition, in the order of a full request. Read only.
-        topic_names: Topic id to name, of all that was ever asked with an id. Read only.
+        topic_names: Topic id to name, of all that was ever requested with an id. Read only.
     """
 
     def __init__(self) -> None:
@@ -138,7 +139,7 @@ class FetchSession:
         self._sent: SessionRequest | None = None
 
     def want(self, partition: TopicPartition, ask: PartitionFetch) -> None:
-        """Ask for ``partition`` from now on, in place of what was asked of it before."""
+        """Request ``partition`` from now on, in place of what was requested of it before."""
         before = self.asked.get(partition)
         if before == ask:
             return
@@ -158,7 +159,7 @@ class FetchSession:
                 self._without_id -= 1
 
     def forget(self, partition: TopicPartition) -> None:
-        """No longer ask for ``partition``."""
+        """No longer request ``partition``."""
         before = self.asked.pop(partition, None)
         if before is None:
             return
@@ -169,7 +170,7 @@ class FetchSession:
 
     @property
     def has_all_ids(self) -> bool:
-        """Whether each wanted partition can be asked for by topic id (Fetch v13 needs that)."""
+        """Whether each wanted partition can be requested by topic id (Fetch v13 needs that)."""
         return self._without_id == 0
 
     def move_to_end(self, partition: TopicPartition) -> None:
@@ -179,10 +180,10 @@ class FetchSession:
             self.asked[partition] = ask
 
     def next_request(self, by_id: bool) -> SessionRequest:
-        """What the next fetch request must hold. The caller sends it or reports ``lost``.
+        """Return what the next fetch request must hold. The caller sends it or reports ``lost``.
 
-        ``by_id`` says whether that request names topics by id; a session can't change from one
-        to the other, so then a new one is asked for.
+        ``by_id``: whether that request names topics by id; a session can't change from one to the
+        other, so then a new one is requested.
         """
         if self.state is SessionState.INCREMENTAL and by_id is not self._by_id:
             self._apply(SessionEvent.MISMATCH)
@@ -204,10 +205,10 @@ class FetchSession:
     def answered(
         self, error_code: int, session_id: int, partitions: Collection[TopicPartition]
     ) -> bool:
-        """Take the response's head and the partitions it holds; False where it is to be dropped.
+        """Process a response's head and the partitions it holds; False where it is to be dropped.
 
-        Partitions that weren't asked for end the session (the caller ignores them), and so does a
-        full answer that leaves some out.
+        Partitions that weren't requested end the session (the caller ignores them), and so does a
+        full response that leaves some out.
         """
         request, self._sent = self._sent, None
         if request is None or self.state is SessionState.CLOSED:
@@ -229,7 +230,7 @@ class FetchSession:
         return True
 
     def lost(self) -> None:
-        """The request failed without an answer: nobody knows what the broker made of it."""
+        """The request failed without a response: it is unknown whether the broker processed it."""
         if self._sent is not None:
             self._sent = None
             self._apply(SessionEvent.MISMATCH)
@@ -267,14 +268,14 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The request-wide numbers.
+    """The limits of a request as a whole.
 
     Attributes:
         max_wait_ms: For which the broker waits where there is too little.
         min_bytes: Below which it waits.
         max_bytes: Of the whole response.
         isolation_level: As on the wire.
-        rack: Ours, empty for none.
+        rack: The client's, empty for none.
     """
 
     max_wait_ms: int

@@ -1,9 +1,8 @@
-"""Fetcher: asks brokers for data, so that the buffer has some when poll comes.
+"""Fetcher: requests data from brokers, so that the buffer has some when poll is called.
 
-The consumer tells it of changes (``follow``, ``follow_view``) and takes from its ``buffer``. What
-to ask is decided in ``fetch_scheduler`` and ``fetch_session``, what an answer means in
-``fetch_response``; here are the tasks, the requests, and the turns given to the loop between
-partitions.
+The consumer notifies it of changes (``follow``, ``follow_view``) and takes from its ``buffer``.
+``fetch_scheduler`` and ``fetch_session`` decide what to request, ``fetch_response`` processes the
+responses; here are the tasks, the requests, and the yields to the event loop between partitions.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 RESPONSES_IN_BUDGET = 8
-"""One response is that part of the budget at most, unless a single partition is asked for more.
-Larger ones lie in slower memory, and mostly in fresh pages: of 32 MiB a record cost twice as much
-as of 8."""
+"""One response is that part of the budget at most, unless a single partition may be larger. Larger
+ones lie in slower memory, and mostly in fresh pages: of 32 MiB a record cost twice as much as of 8.
+"""
 HALF_READ_SHARE = 8
 """From one such part of ``buffer_memory`` on, held by inflated batches, only these are read.
 
@@ -49,16 +48,16 @@ Threads inflate up to two, and begin with no more than ``INFLATING`` at once; th
 partitions may hold another one.
 """
 LEAST_HALF_READ = 2 * CHUNK
-"""With less, those that are inflated right here could keep those for threads waiting."""
+"""With less, batches inflated on the loop could keep those for threads waiting."""
 HASTY = 1.0
 """Seconds, or half of ``fetch_max_wait``, before which a response without records is hasty: the
 broker should have waited for some. Long ones in a row are a fault on its side, or a stall."""
 TURN = 0.005
-"""Seconds of work after which the loop gets a turn."""
+"""Seconds of work after which it yields to the loop."""
 PARTS_PER_LOOK = 32
-"""Parts of a response without records that are taken in before the clock is looked at."""
+"""Parts of a response without records that are processed between two checks of the clock."""
 SESSION_CLOSE_TIMEOUT = 1.0
-"""Seconds for telling a broker that its session is not needed any more; a courtesy only."""
+"""Seconds for a broker to end a session that is not needed any more; optional for the broker."""
 
 
 class Fetcher:
@@ -69,9 +68,9 @@ class Fetcher:
 
     Attributes:
         buffer: What was fetched and waits.
-        plan: Who is asked for what.
-        news: Rings when poll has something to look at: data, an error, a missing position.
-        last_fetch: When the latest answer came, on the client's clock; None before the first.
+        plan: What to request from which broker.
+        news: Notifies poll of something to look at: data, an error, a missing position.
+        last_fetch: When the latest response came, on the client's clock; None before the first.
         last_error: Of the latest fetch that failed as a whole; None after one that didn't.
     """
 
@@ -109,18 +108,18 @@ class Fetcher:
             subscription, self.buffer, self.plan, config, self._back_off, self._log
         )
 
-    # Told by the consumer
+    # Calls of the consumer
 
     def follow(self, states: Sequence[PartitionState]) -> None:
-        """Partitions changed: sought, paused, assigned, taken away ..."""
+        """Follow changes of partitions: sought, paused, assigned, revoked ..."""
         self.buffer.follow(states)
         self.plan.follow(states, self._core.clock.now())
 
     def follow_view(self, view: Cluster, states: Iterable[PartitionState]) -> None:
-        """The cluster changed in what concerns ``states``."""
+        """Follow a change of the cluster that concerns ``states``."""
         self.plan.follow_view(view, states, self._core.clock.now())
 
-    # Told by the buffer and the plan
+    # Calls of the buffer and the plan
 
     def _on_released(self) -> None:
         if self._lacks_room and self.buffer.has_room:
@@ -172,15 +171,15 @@ class Fetcher:
         await self._end_session(queue)
 
     async def _fetch(self, queue: BrokerQueue, now: float) -> None:
-        """One request and its answer."""
+        """Send one request and process its response."""
         from kclient.consumer.fetch_session import LAST_BY_NAME, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
         limits = self._limits(queue, now)
 
         def build(version: int) -> FetchRequest:
-            wishes = queue.session.next_request(version > LAST_BY_NAME)
-            return fetch_request(version, wishes, limits)
+            session_request = queue.session.next_request(version > LAST_BY_NAME)
+            return fetch_request(version, session_request, limits)
 
         queue.begin(now)
         try:
@@ -205,7 +204,7 @@ class Fetcher:
         from kclient.consumer.fetch_session import FetchLimits
 
         config = self._config
-        # All brokers together may not bring much more than the budget at once.
+        # All brokers together may not send much more than the budget at once.
         share = self.buffer.frame_budget // max(len(self.plan.queues), RESPONSES_IN_BUDGET)
         return FetchLimits(
             max_wait_ms=0 if queue.holds_back else int(config.fetch_max_wait * 1000),
@@ -262,7 +261,7 @@ class Fetcher:
         sent_at: float,
         now: float,
     ) -> None:
-        """Note a good response, and when the broker may be asked next."""
+        """Record a good response, and when the next request to the broker may be sent."""
         throttled = self._core.network.throttled_for(queue.node_id, Lane.FETCH)
         wait = limits.max_wait_ms / 1000 if limits.min_bytes else 0.0
         hasty = (
@@ -280,7 +279,7 @@ class Fetcher:
         names = queue.session.topic_names
         parts = {}
         for topic in response.responses:
-            # An id that was never asked for keeps an empty name, which ends the session.
+            # An id that was never requested keeps an empty name, which ends the session.
             name = topic.topic or names.get(topic.topic_id, "")
             for part in topic.partitions:
                 parts[TopicPartition(name, part.partition_index)] = part
@@ -309,7 +308,7 @@ class Fetcher:
             self.news.notify()
 
     def _follow_hint(self, hint: LeaderHint, news: FetchFollowUp) -> None:
-        """Ask the leader that was named at once; refresh the view where that isn't possible."""
+        """Fetch from the reported leader at once; refresh the view where that isn't possible."""
         state = self._subscription.get(TopicPartition(hint.topic, hint.partition))
         if state is not None and state.node_id == hint.leader_id != news.node_id:
             self._subscription.retry_now(state)
@@ -319,7 +318,7 @@ class Fetcher:
     # Failures
 
     def _refused(self, queue: BrokerQueue, error_code: int) -> None:
-        """The response as a whole says no, or is of a session that is over."""
+        """Handle an error of the whole response, or a response of a session that is over."""
         if error_code == ErrorCode.NONE:
             return
         self._core.counters.add("consumer.fetch_refusals")
@@ -336,7 +335,7 @@ class Fetcher:
         self._delay(queue, broker_error(error_code, f"Fetch from broker {queue.node_id} failed"))
 
     def _failed(self, queue: BrokerQueue, error: KafkaError) -> None:
-        """The request brought no usable answer."""
+        """Handle a request that got no usable response."""
         if isinstance(error, ClientClosed):
             return
         queue.session.lost()
@@ -379,7 +378,7 @@ class Fetcher:
     # The end
 
     async def close(self) -> None:
-        """Stop the tasks, and let the brokers forget the sessions.
+        """Stop the tasks, and have the brokers drop the sessions.
 
         Cancellation: the tasks are stopped all the same.
         """
@@ -393,15 +392,15 @@ class Fetcher:
         from kclient.consumer.fetch_session import FetchLimits, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
-        wishes = queue.session.close()
+        session_request = queue.session.close()
         lane = self._free_lane(queue.node_id)
-        if wishes is None or lane is None:
+        if session_request is None or lane is None:
             return
         config = self._config
         limits = FetchLimits(0, config.fetch_min_bytes, config.fetch_max_bytes, self._isolation)
 
         def build(version: int) -> FetchRequest:
-            return fetch_request(version, wishes, limits)
+            return fetch_request(version, session_request, limits)
 
         try:
             raw = await self._core.network.send(
@@ -417,7 +416,7 @@ class Fetcher:
             self._log.debug("session not ended node=%d: %s", queue.node_id, error)
 
     def _free_lane(self, node_id: int) -> Lane | None:
-        """A connection on which a request isn't parked behind a long poll; None without one."""
+        """A lane on which the request doesn't wait behind a long poll; None without one."""
         network = self._core.network
         if network.is_connected(node_id, Lane.GENERAL):
             return Lane.GENERAL

@@ -1,9 +1,9 @@
-"""GroupConsumer: the group behind one consumer, for its user's calls: subscribe, poll, close.
+"""GroupConsumer: the group of one consumer, for the application's calls: subscribe, poll, close.
 
 ``engine`` makes one for a consumer with a ``group``. It has the timers that belong to these calls:
 of automatic commits, of ``max_poll_interval`` (KIP-62), and for a group that can't be joined, which
-is an error for the user, never silence. Which partitions come and go is between ``Membership`` and
-``rebalance``.
+raises an error, never silence. ``Membership`` and ``rebalance`` decide which partitions are
+assigned and revoked.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 FAREWELL = 1.0
-"""Seconds for telling the coordinator that we leave, before the user hears that we did."""
+"""Seconds for LeaveGroup, before the application is notified that the consumer left."""
 LEAST_COMMIT_INTERVAL = 0.001
 """Seconds between two automatic commits at least, even where the interval is 0."""
 STEP_LOOKS = 8
-"""Looks per ``max_poll_interval`` while an ``async for`` has records, or one per second if those
-are more: so exactly is its last step known."""
+"""Checks per ``max_poll_interval`` while an ``async for`` has records, or one per second if those
+are more: the time of its last step is known that exactly."""
 LONGEST = 1.0
-"""Seconds between two such looks at most."""
+"""Seconds between two such checks at most."""
 SOONEST = 0.001
-"""Seconds to the next look at least: what is left may be too little to move a clock."""
+"""Seconds to the next check at least: what is left may be too little to move a clock."""
 JOIN_LOOKS = 4
-"""Looks per ``api_timeout`` whether the group was joined, for those who wait for records without a
-limit."""
+"""Checks per ``api_timeout`` whether the group was joined, for calls that wait for records without
+a limit."""
 
 
 class GroupConsumer:
     """The group of one consumer.
 
     Tasks: those of ``Rebalancer``; ``unsubscribe`` and ``leave-group``, until these are done.
-    Timers: one of automatic commits; while topics are subscribed to, one for the next look whether
-    the user polls, and one whether the group was joined.
+    Timers: one of automatic commits; while topics are subscribed to, one for the next check whether
+    the application polls, and one whether the group was joined.
 
     Args:
         core: The client's.
         config: Of the consumer.
-        group_options: The group, what is subscribed to at first, and who is told.
+        group_options: The group, the initial subscription, and the callbacks.
         subscription, polled_records, wake: See ``Rebalancer``.
 
     Attributes:
-        group_id: The group. rebalancer: Gives partitions up and takes them. membership, offsets,
+        group_id: The group. rebalancer: Assigns and revokes partitions. membership, offsets,
         commits, committed, topic_subscription, callbacks: Those of ``rebalance``.
     """
 
@@ -112,20 +112,20 @@ class GroupConsumer:
     # Life
 
     async def start(self) -> None:
-        """The client runs: subscribe to what it was made for.
+        """Start the membership, and subscribe to the initial topics.
 
         Cancellation: it is to be closed.
         """
         self.membership.start()
         if self._config.enable_auto_commit and self._commit_timer is None:
             self._arm_commit()
-        for topic in self._at_first.topics:  # a name that no topic has is told at once
+        for topic in self._at_first.topics:  # a name that no topic has is an error at once
             await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
         if self._at_first:
             self.subscribe(self._at_first, None)
 
     async def close(self, deadline: float) -> None:
-        """Give everything up, commit, leave; at ``deadline`` at the latest.
+        """Revoke everything, commit, leave; at ``deadline`` at the latest.
 
         Cancellation: may be called again.
         """
@@ -137,7 +137,7 @@ class GroupConsumer:
             self._commit_timer = None
         self._stop_watches()
         await self.membership.close("the consumer was closed", deadline)
-        if outside:  # who stepped out for want of polls may still wait to tell of it
+        if outside:  # a consumer that left for want of polls may still wait to call on_lost
             await self.rebalancer.lose_rest()
         await self.rebalancer.close(deadline)
 
@@ -147,10 +147,10 @@ class GroupConsumer:
                 timer.cancel()
         self._poll_timer = self._join_timer = None
 
-    # What is subscribed to
+    # The subscription
 
     def subscribe(self, topic_filter: TopicFilter, listener: RebalanceListener | None) -> None:
-        """Read this from now on; the group is joined, or rebalanced, soon."""
+        """Read these topics from now on; the group is joined, or rebalanced, soon."""
         if topic_filter and self._closing:
             raise ClientClosed("the consumer is being closed")
         self.topic_subscription.subscribe(topic_filter)
@@ -167,7 +167,7 @@ class GroupConsumer:
             self.membership.rejoin("the subscription changed")
 
     async def unsubscribe(self) -> None:
-        """Give everything up and leave.
+        """Release all partitions and leave the group.
 
         Cancellation: it goes on all the same.
         """
@@ -180,7 +180,7 @@ class GroupConsumer:
         self._core.check_usable()
 
     def assign_by_hand(self, call: str) -> None:
-        """Partitions come from ``call`` of the user's from now on, not from the group."""
+        """Partitions come from the application's ``call`` from now on, not from the group."""
         if self.topic_subscription.topic_filter:
             raise InvalidArgument(
                 f"{call}() can't be used while topics are subscribed to: the group assigns",
@@ -194,18 +194,18 @@ class GroupConsumer:
         self.rebalancer.user_assigned = True
 
     def health(self) -> MembershipHealth | None:
-        """How the membership is; None where there shall be none."""
+        """Health of the membership; None while nothing is subscribed to."""
         return self.membership.health() if self.topic_subscription.topic_filter else None
 
     @property
     def poll_age(self) -> float | None:
-        """Seconds since the user last came; 0 during a call; None where nobody must."""
+        """Seconds since the latest poll; 0 during a call; None where none is required."""
         return self._since_poll() if self.topic_subscription.topic_filter else None
 
-    # Calls of the user
+    # Calls of the application
 
     def on_poll(self) -> None:
-        """The user called."""
+        """React to a call of the application; raises MaxPollExceeded once after a late one."""
         self.rebalancer.check_session()
         self.rebalancer.on_poll()
         self._commit_if_due()
@@ -217,7 +217,7 @@ class GroupConsumer:
             raise late
 
     def check(self) -> None:
-        """Raise what the user has to know."""
+        """Raise what is pending for the application."""
         self.callbacks.raise_pending()
         if self.rebalancer.failure is not None:
             raise fresh(self.rebalancer.failure)
@@ -231,8 +231,10 @@ class GroupConsumer:
         self._commit_timer = asyncio.get_running_loop().call_later(interval, self._ring_commit)
 
     def _ring_commit(self) -> None:
-        """What is finished is only known at certain moments where the user polls, so a commit waits
-        for the user's next call, unless one waits right now."""
+        """Commit what is finished, or do so with the application's next call.
+
+        While the application polls, that is only known at its calls, unless one waits right now.
+        """
         self._arm_commit()
         self._commit_due = True
         if self.rebalancer.may_commit():
@@ -245,13 +247,13 @@ class GroupConsumer:
             self._commit_due = False
             self.rebalancer.commit_finished()
 
-    # Whether the user polls
+    # Whether the application polls
 
     def _watch_polls(self) -> None:
-        """Measure how long ago the user last came, from now on, unless that is done already.
+        """Measure the time since the latest poll from now on, unless that is done already.
 
-        A call that waits counts as having come, and so does each step of an ``async for``: those
-        are noticed by how many of the records that it took are handed over.
+        A call that waits counts as a poll, and so does each step of an ``async for``: those are
+        noticed by how many of its buffered records were returned.
         """
         if self._poll_timer is None:
             self._stepped_at = self._core.clock.now()
@@ -259,16 +261,16 @@ class GroupConsumer:
             self._arm_poll_look(self._config.max_poll_interval)
 
     def taken(self) -> None:
-        """An ``async for`` takes records one by one from now on, which is to be looked at."""
+        """Check polls more often, as an ``async for`` takes records one by one from now on."""
         timer, now = self._poll_timer, self._core.clock.now()
         if timer is not None and timer.when() > now + LONGEST:
             timer.cancel()
-            # The first of them is handed over in this step.
+            # The first of them is returned in this step.
             self._steps, self._stepped_at = self._polled_records.steps + 1, now
             self._arm_poll_look(min(self._config.max_poll_interval / STEP_LOOKS, LONGEST))
 
     def _since_poll(self) -> float:
-        """Seconds since the user last came; 0 during a call."""
+        """Seconds since the latest poll; 0 during a call."""
         if self._polled_records.active_polls:
             return 0.0
         return self._core.clock.now() - max(self._polled_records.last_poll_at, self._stepped_at)
@@ -302,8 +304,8 @@ class GroupConsumer:
         self._core.spawn(self._step_out(self._late), "leave-group")
 
     async def _step_out(self, why: MaxPollExceeded) -> None:
-        """Leave, as the user's code doesn't come back: others shall go on with our partitions."""
-        # The user hears of it also where the coordinator doesn't answer.
+        """Leave, as the application doesn't poll: other members shall get the partitions."""
+        # The application is notified also where the coordinator doesn't respond.
         await asyncio.gather(
             self.membership.leave("no poll within max_poll_interval", timeout=FAREWELL),
             self.rebalancer.lost(why),
@@ -318,7 +320,7 @@ class GroupConsumer:
         self._join_timer = asyncio.get_running_loop().call_later(wait, self._look_at_joining)
 
     def _look_at_joining(self) -> None:
-        """Wake those who wait, for trouble and for names that no topic has."""
+        """Wake pending calls, for trouble and for names that no topic has."""
         self._arm_join_look()
         self.topic_subscription.refresh()
         if not self.membership.joined or self.topic_subscription.unknown:
@@ -327,8 +329,8 @@ class GroupConsumer:
     def _check_joined(self) -> None:
         """Raise ConsumerStalled where nothing but trouble came for ``api_timeout`` seconds.
 
-        It is raised again after as long. To wait for the other members of a rebalance is no
-        trouble, however long it takes: only attempts that fail are.
+        It is raised again after as long. Waiting for the other members of a rebalance is no
+        trouble, however long it takes: only failed attempts are.
         """
         if self._join_timer is None:
             return
@@ -344,7 +346,7 @@ class GroupConsumer:
         if error is None or now - self._told_at < patience:
             return
         if now - self._trouble_at > patience / 2:
-            return  # it has been answered since: the group waits for others
+            return  # there was a response since: the group waits for others
         self._told_at = now
         stalled = ConsumerStalled(
             f"the consumer has not been in group {self.group_id!r} for "

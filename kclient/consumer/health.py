@@ -1,4 +1,4 @@
-"""How a consumer and its ``run`` are: the values that ``health()`` and ``run_health()`` give."""
+"""Health of a consumer and of its ``run``: the values of ``health()`` and ``run_health()``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 FAILING = 3
-"""Tries in a row without success from which on a partition isn't well: fewer are an election."""
+"""Failed tries in a row from which on a partition isn't healthy: fewer are an election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,21 @@ class PartitionHealth(Snapshot):
     Attributes:
         phase: ``FETCHING`` where it has a position to read from, else what it waits for:
             ``NO_POSITION``, ``AWAITING_RESET`` or ``VALIDATING``.
-        position: Offset of the next record to hand over; None while unknown.
+        position: Offset of the next record to return; None while unknown.
         lag: Records between the position and the end that this reader can see; None if unknown,
-            and where the partition is stalled: nobody knows then what was written meanwhile.
+            and where the partition is stalled: what was written meanwhile isn't known then.
         paused: By ``pause``.
-        node_id: Broker that is asked for it; None where there is none.
-        buffered_bytes: Fetched and not handed over yet.
+        node_id: Broker that it is fetched from; None where there is none.
+        buffered_bytes: Fetched and not returned yet.
         failures: Tries in a row that brought nothing but an error, for it alone or for all that
-            its broker was asked for.
-        last_fetch_age: Seconds since its present broker last answered a fetch; None before that.
+            was requested from its broker.
+        last_fetch_age: Seconds since the latest fetch response of its present broker; None before
+            the first one.
         stalled: It is to be read, but for ``fetch_max_wait`` + ``request_timeout`` seconds or more
-            its broker has answered no fetch, or each at once and with nothing, and nothing of it
-            waits to be handed over; or ``poll`` raised ConsumerStalled for it, as where it has no
-            leader, and it had no response since. Not while a quota throttles.
-        throttled_for: Seconds for which a quota still forbids to ask its broker (KIP-219); 0.0
+            its broker has responded to no fetch, or to each at once and with nothing, and none of
+            its data waits to be returned; or ``poll`` raised ConsumerStalled for it, as where it
+            has no leader, and it had no response since. Not while a quota throttles.
+        throttled_for: Seconds for which a quota still forbids requests to its broker (KIP-219); 0.0
             where none does.
     """
 
@@ -54,12 +55,12 @@ class PartitionHealth(Snapshot):
 
 @dataclass(frozen=True, slots=True)
 class CallbackHealth(Snapshot):
-    """A callback of a rebalance that is under way.
+    """A callback of a rebalance that is running.
 
     Attributes:
         name: Such as ``on_revoked``.
-        partitions: What it was told of.
-        seconds: For how long it runs.
+        partitions: Those that it was called with.
+        seconds: For how long it has been running.
         stalled: It runs for ``max_poll_interval`` or longer.
     """
 
@@ -79,18 +80,18 @@ class ConsumerHealth(Snapshot):
         lag: Sum over the partitions of which it is known, as of their last fetches; None if it is
             known of none, and while a partition is stalled. In an outage that takes
             ``fetch_max_wait`` + ``request_timeout`` seconds: watch ``ok`` as well.
-        last_fetch_age: Seconds since any broker last answered a fetch; None before the first.
+        last_fetch_age: Seconds since the latest fetch response of any broker; None before one.
         last_error: Why the latest fetch failed as a whole, as text; None after one that didn't.
-        buffered_bytes: Memory of the responses that wait to be handed over.
-        group: How its membership is; None without a group, and where nothing is subscribed to.
-        last_poll_age: Seconds since the user last polled, 0.0 during a call; at
+        buffered_bytes: Memory of the responses whose records wait to be returned.
+        group: Health of its membership; None without a group, and where nothing is subscribed to.
+        last_poll_age: Seconds since the application last polled, 0.0 during a call; at
             ``max_poll_interval`` the consumer leaves its group. None where ``group`` is.
         last_commit_age: Seconds since a commit last succeeded; None before that.
         last_commit_error: Why the latest commit failed, as text; None after one that didn't.
-        callback: The callback of a rebalance that is under way; None where none is. Until it ends
+        callback: The callback of a rebalance that is running; None where none is. Until it ends
             nothing of its partitions is read.
-        unknown_topics: Names that are subscribed to in the group and that no topic has, by all that
-            brokers say.
+        unknown_topics: Names that are subscribed to in the group and that no topic has, as all
+            brokers report.
         ok: Everything that is to be read is read; see the property.
     """
 
@@ -109,9 +110,11 @@ class ConsumerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client is ok, fetches succeed, every partition has a position and a broker, none is
-        stalled, and none that isn't paused failed three times in a row; in a group, it is a member,
-        all names that it subscribes to are of topics, and no callback of a rebalance is stalled.
+        """Whether the client is ok and everything that is to be read is read.
+
+        Fetches succeed, every partition has a position and a broker, none is stalled, and none
+        that isn't paused failed three times in a row; in a group, it is a member, all names that it
+        subscribes to are of topics, and no callback of a rebalance is stalled.
 
         After ``seek_to_beginning``, ``seek_to_end`` and a ``seek`` to a time it is False until the
         offset is looked up. Handlers of ``run`` are in ``run_health()``.
@@ -134,7 +137,7 @@ class ConsumerHealth(Snapshot):
 
 @dataclass(frozen=True, slots=True)
 class SlowHandler(Snapshot):
-    """A handler that has been at work for longer than ``max_poll_interval``.
+    """A handler that has been running for longer than ``max_poll_interval``.
 
     Attributes:
         topic_partition: Of its record.
@@ -149,18 +152,18 @@ class SlowHandler(Snapshot):
 
 @dataclass(frozen=True, slots=True)
 class RunHealth(Snapshot):
-    """One ``Consumer.run`` that is under way.
+    """One ``Consumer.run`` that is in progress.
 
     Attributes:
-        running: Handlers at work.
-        in_flight: Records that were taken and aren't finished, or wait for one before them that
-            isn't.
-        delayed: Records that wait for a retry, or until they are due.
-        paused: Partitions of which no more is taken for now, since they have their share in flight.
+        running: Handlers that are running.
+        in_flight: Records that were taken and aren't finished, or wait for an unfinished one before
+            them.
+        delayed: Records that wait for a retry, or for the delay of a retry topic.
+        paused: Partitions of which no more is taken for now, since enough of them is in flight.
         handled: Records finished by a handler so far.
         failures: Calls of the handler that failed so far.
         sent_on: Records sent to a retry topic or the dead-letter topic so far.
-        slow: Handlers at work for longer than ``max_poll_interval``, the longest first.
+        slow: Handlers running for longer than ``max_poll_interval``, the longest first.
         ok: None is.
     """
 

@@ -1,9 +1,10 @@
-"""LeaderAssignment: what the leader of a group of consumers does: shares the partitions out.
+"""LeaderAssignment: what the leader of a consumer group does: it assigns the partitions.
 
-Asked by ``rebalance`` after a JoinGroup that made us the leader. It reads what the members want,
-learns the topics that we don't read ourselves, asks the assignor, and remembers the counts of
-partitions that it went by, so that the group is rebalanced when they change. What peers say is not
-trusted: a member whose words can't be read gets nothing, and says so in the log.
+Called by ``rebalance`` after a JoinGroup that made this member the leader. It reads what the
+members subscribe to, loads the topics that this consumer doesn't read itself, calls the assignor,
+and remembers the counts of partitions that it used, so that the group is rebalanced when they
+change. Data from peers is not trusted: a member whose subscription can't be read is assigned
+nothing, and the log has a warning.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ logger = logging.getLogger("kclient.consumer")
 LARGE = 2_000
 """Partitions from which on the built-in assignors work in a thread: these take some 20 ms."""
 PATIENCE = 5.0
-"""Seconds for which topics are waited for that only other members read."""
+"""Seconds to wait for metadata of topics that only other members read."""
 
 
 class LeaderAssignment:
-    """The leader's part. Has no tasks.
+    """The leader's part of a rebalance. Has no tasks.
 
     Args:
         core: The client's.
-        topic_subscription: Knows which topics are surely gone, and keeps ours in the view.
+        topic_subscription: Knows which topics were surely deleted, and keeps ours in the view.
 
-    Attributes:
-        counts: Partitions per topic that the latest assignment went by; None while another leads.
+        Attributes:
+            counts: Partitions per topic in the latest assignment; None while another member leads.
     """
 
     def __init__(self, core: ClientCore, topic_subscription: TopicSubscription) -> None:
@@ -56,20 +57,22 @@ class LeaderAssignment:
     async def assign(
         self, assignor: Assignor, members: Sequence[JoinedMember]
     ) -> Mapping[str, bytes] | KafkaError:
-        """What each member gets, or why the assignor can't say.
+        """Assign partitions to each member, or return the error of the assignor.
 
         Cancellation: safe.
         """
-        wishes = {member.member_id: self._wish(member) for member in members}
-        topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
+        subscriptions = {member.member_id: self._wish(member) for member in members}
+        topics = sorted(
+            {topic for subscription in subscriptions.values() for topic in subscription.topics}
+        )
         view = await self._learn(topics)
         self.counts = self._counts(view, topics)
         self._known = {topic: count for topic, count in self.counts.items() if count is not None}
         cluster = _view_of(view, self.counts)
         try:
             if _is_ours(assignor) and sum(cluster.counts.values()) > LARGE:
-                return await asyncio.to_thread(_shares, assignor, cluster, wishes)
-            return _shares(assignor, cluster, wishes)
+                return await asyncio.to_thread(_shares, assignor, cluster, subscriptions)
+            return _shares(assignor, cluster, subscriptions)
         except Exception as error:
             failure = InvalidArgument(
                 f"the assignor {assignor.name!r} failed with {type(error).__name__}"
@@ -78,12 +81,12 @@ class LeaderAssignment:
             return failure
 
     def changed(self, view: Cluster) -> bool:
-        """Whether the latest assignment went by other counts of partitions than ``view``."""
+        """Whether the latest assignment used other counts of partitions than ``view``."""
         counts = self.counts
         return counts is not None and counts != self._counts(view, counts)
 
     def _counts(self, view: Cluster, topics: Iterable[str]) -> Mapping[str, int | None]:
-        """Partitions of each topic; as it was known where the latest answer doesn't know it."""
+        """Partitions of each topic; the last known count where the latest response lacks it."""
         counts = {}
         for topic in topics:
             count = view.partition_count(topic)
@@ -95,7 +98,7 @@ class LeaderAssignment:
         return counts
 
     def resign(self) -> None:
-        """Another one leads now, or nobody."""
+        """Stop being the leader: another member leads now, or none."""
         self.counts = None
         self._topic_subscription.pin("leader", ())
 
@@ -111,7 +114,7 @@ class LeaderAssignment:
             return MemberSubscription(())
 
     async def _learn(self, topics: Sequence[str]) -> Cluster:
-        """A view that says something of each topic, if that can be had soon."""
+        """Return a view that knows each topic, if that can be had soon."""
         metadata = self._core.metadata
         self._topic_subscription.pin("leader", topics)
         deadline = self._core.clock.now() + PATIENCE
@@ -126,20 +129,20 @@ class LeaderAssignment:
 
 
 def _is_ours(assignor: Assignor) -> bool:
-    """One of the built-in ones: pure functions of values, which may run in a thread."""
+    """Whether it is a built-in one: pure functions of values, which may run in a thread."""
     return type(assignor).__module__.startswith("kclient.group.assignors.")
 
 
 def _shares(
     assignor: Assignor, cluster: TopicsView, wishes: Mapping[str, MemberSubscription]
 ) -> Mapping[str, bytes]:
-    """The answer of an assignor as bytes, by member."""
-    shares = {
-        member_id: [TopicPartition(*part) for part in share]
-        for member_id, share in assignor.assign(cluster, wishes).items()
+    """Return the assignment of each member, encoded, by member id."""
+    assignments = {
+        member_id: [TopicPartition(*part) for part in assigned]
+        for member_id, assigned in assignor.assign(cluster, wishes).items()
     }
     if assignor.cooperative and not _is_ours(assignor):
-        early = given_too_early(wishes, shares)
+        early = given_too_early(wishes, assignments)
         if early:
             raise InvalidArgument(
                 f"{early[0]} would have two owners: it goes to another member before its owner "
@@ -148,7 +151,7 @@ def _shares(
                 hint="a cooperative assignor gives a partition to nobody in the round that takes "
                 "it from its owner",
             )
-    return {member_id: encode_assignment(share) for member_id, share in shares.items()}
+    return {member_id: encode_assignment(assigned) for member_id, assigned in assignments.items()}
 
 
 def _view_of(view: Cluster, known: Mapping[str, int | None]) -> TopicsView:

@@ -1,8 +1,8 @@
-"""The OffsetForLeaderEpoch question: how far does the leader's log agree with ours? Sans-IO.
+"""The OffsetForLeaderEpoch request: detects log truncation after a change of leader (KIP-320).
 
-Asked by ``positions`` through ``cluster.fanout`` after a change of leader (KIP-320): the leader
-tells where the epoch that we read under ends in its log. An end before our position means that the
-log was cut there, by an unclean election.
+Sent by ``positions`` through ``cluster.fanout``; sans-IO. The leader's response has the offset
+where the epoch that we read under ends in its log. An end before our position means that the log
+was cut there, by an unclean election.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
 
 FIRST_FOR_CONSUMERS: Final = 3
-"""Earlier versions want the permission of a broker (KIP-320)."""
+"""Earlier versions need the permission of a broker (KIP-320)."""
 UNDEFINED: Final = -1
 
 
 class EpochEnd(NamedTuple):
     """Where an epoch ends in the leader's log; -1 where the leader doesn't know it.
 
-    A leader of a later epoch that lost ours says where its own begins; -1 comes from logs that keep
-    no epochs. So it is no data loss, where Java resets the position: a log that is too short for
-    the position is out of range at the next fetch.
+    A leader of a later epoch that lost ours reports where its own begins; -1 comes from logs that
+    keep no epochs. So it is no data loss, where Java resets the position: a log that is too short
+    for the position is out of range at the next fetch.
     """
 
     leader_epoch: int
     end_offset: int
 
     def cuts(self, position: int) -> bool:
-        """Whether the leader's log parts from ours before ``position``."""
+        """Whether the leader's log diverges from ours before ``position``."""
         known = self.leader_epoch != UNDEFINED and self.end_offset != UNDEFINED
         return known and self.end_offset < position
 
 
 class EpochQuery:
-    """Where each partition's epoch ends.
+    """Looks up where each partition's epoch ends.
 
     Args:
         epochs: Per partition the epoch of the last record read.
@@ -60,13 +60,13 @@ class EpochQuery:
         self._epochs = epochs
 
     def node_for(self, key: TopicPartition, calls: Calls) -> tuple[int, Hashable]:
-        """The leader."""
+        """Route the partition to its leader."""
         return calls.leader_of(key), None
 
     def build(
         self, keys: Sequence[TopicPartition], version: int, view: Cluster, seconds: float
     ) -> OffsetForLeaderEpochRequest:
-        """The request to the leader of ``keys``."""
+        """Build the request to the leader of ``keys``."""
         if version < FIRST_FOR_CONSUMERS:
             raise NoCommonVersion(
                 f"OffsetForLeaderEpoch version {version} is for brokers only",
@@ -87,25 +87,25 @@ class EpochQuery:
     def read(
         self, response: OffsetForLeaderEpochResponse, keys: Sequence[TopicPartition]
     ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-        """The end of each partition's epoch."""
+        """Read the end of each partition's epoch."""
         found: dict[TopicPartition, EpochEnd | KafkaError] = {}
         for topic in response.topics:
-            for said in topic.partitions:
-                key = TopicPartition(topic.topic, said.partition)
-                if said.error_code:
+            for result in topic.partitions:
+                key = TopicPartition(topic.topic, result.partition)
+                if result.error_code:
                     doing = f"OffsetForLeaderEpoch of {key} failed"
-                    found[key] = broker_error(said.error_code, doing, topic_partition=key)
-                elif said.end_offset < UNDEFINED:
+                    found[key] = broker_error(result.error_code, doing, topic_partition=key)
+                elif result.end_offset < UNDEFINED:
                     found[key] = ProtocolError(
-                        f"OffsetForLeaderEpoch answered offset {said.end_offset} for {key}",
+                        f"OffsetForLeaderEpoch answered offset {result.end_offset} for {key}",
                         struct="EpochEndOffset",
                         field="end_offset",
                         topic_partition=key,
                     )
                 else:
-                    found[key] = EpochEnd(said.leader_epoch, said.end_offset)
+                    found[key] = EpochEnd(result.leader_epoch, result.end_offset)
         return found
 
     def is_final(self, error: KafkaError) -> bool:
-        """None is."""
+        """No error is final."""
         return False

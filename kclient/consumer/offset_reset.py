@@ -1,7 +1,7 @@
 """Where a partition without a position begins: ``auto_offset_reset`` and times sought. Sans-IO.
 
-``engine`` reads the setting, ``Subscription`` and ``PartitionState`` hold what it means, and
-``positions`` asks here what to look up when it does. Nobody else needs to know of durations.
+``engine`` reads the setting, ``Subscription`` and ``PartitionState`` hold the parsed value, and
+``positions`` takes from here what to look up. No other module needs to know of durations.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class AtTime(Frozen):
 
 
 Reset: TypeAlias = OffsetSpec | ByDuration | AtTime
-"""Where to begin."""
+"""Where to begin without a position."""
 
 _SYMBOLIC = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
 
 
 def reset_of(setting: str) -> Reset | None:
-    """What a value of ``auto_offset_reset`` means, which was checked already; None for "none"."""
+    """Parse a checked value of ``auto_offset_reset``; None for "none"."""
     if not setting.startswith(BY_DURATION):
         return _SYMBOLIC.get(setting)
     return ByDuration(setting, iso_duration_ns(setting.partition(":")[2]))
 
 
 def looked_up(reset: Reset, wall_ms: int) -> OffsetSpec | int:
-    """What a lookup that is made at ``wall_ms`` asks the leader for.
+    """What a lookup at ``wall_ms`` requests from the leader.
 
     Not before 1970: times below 0 are symbols.
     """
@@ -71,10 +71,10 @@ def looked_up(reset: Reset, wall_ms: int) -> OffsetSpec | int:
 
 
 def ends_first(resets: Mapping[TopicPartition, Reset]) -> dict[TopicPartition, OffsetSpec]:
-    """The ends to ask for before the times.
+    """The ends to look up before the times.
 
-    Where no record is young enough, it begins at the end of before: one that was written since the
-    time was asked for would be missed otherwise.
+    Where no record is young enough, reading begins at the end that was looked up first: else a
+    record that was written after the lookup of the time would be missed.
     """
     return {
         partition: OffsetSpec.LATEST

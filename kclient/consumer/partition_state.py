@@ -1,9 +1,9 @@
-"""One assigned partition: its phase, and all that the room knows of it. Sans-IO.
+"""One assigned partition: its phase, and all that the package knows of it. Sans-IO.
 
 The table of phases is here, ``subscription`` takes the steps. A partition without a position gets
-one from ``seek``, from what its group has committed, or by a lookup that the reset policy or
-``seek_to_beginning`` / ``seek_to_end`` asks for. A change of leader sends it through VALIDATING
-where the broker can tell whether the log was cut below our position (KIP-320).
+one from ``seek``, from what its group has committed, or by a lookup for the reset policy or for
+``seek_to_beginning`` / ``seek_to_end``. A change of leader sends it through VALIDATING where the
+broker can report whether the log was cut below our position (KIP-320).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Phase(enum.Enum):
-    """Where one assigned partition stands."""
+    """The phase of one assigned partition."""
 
     NO_POSITION = "Nobody said where to start, and no reset policy does: poll raises NoPosition."
     AWAITING_COMMITTED = "The coordinator is asked what the group has committed."
@@ -31,7 +31,7 @@ class Phase(enum.Enum):
     VALIDATING = "The leader changed: the position is compared with the new leader's log."
     FETCHING = "The position is known and good: data is fetched, unless paused."
 
-    __hash__ = object.__hash__  # Enum's own is a call of Python, at each step of each partition
+    __hash__ = object.__hash__  # Enum's own is a Python call, at each step of each partition
 
 
 class PhaseEvent(enum.Enum):
@@ -71,43 +71,50 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionState:
-    """One assigned partition. Read by the whole room, changed by ``Subscription`` only, except for
-    the fields marked with their writer.
+    """One assigned partition.
+
+    Read by the whole package, changed by ``Subscription`` only, except for the fields marked with
+    their writer.
 
     Attributes:
-        topic_partition: Which one. phase: See ``Phase``. position: Offset of the next record to
-        hand over; None while unknown. position_epoch: Leader epoch of the last record handed over,
-        -1 unknown (KIP-320). fetch_offset: Where the next fetch goes on: ``position`` plus what is
-        buffered. position_version: Counts the positions that were set; data of an earlier count is
-        void, even where
-            the new position is the old one.
-        paused: Neither fetched nor handed over, as it is ``kept_back``, ``held`` or ``crowded``.
-        kept_back: The user paused it. crowded: Handlers have enough of it to do. held: The group
-        gives it up, or has not handed it to the user's listener yet. assigned: False once it was
-        unassigned; whoever still holds it must drop it. reset_to: What AWAITING_RESET looks up.
-        error: Raised by the next poll, then cleared. failures: Tries in a row that brought nothing
-        but an error (fetch, lookup). retry_at: Not to be asked for before this time. poll_count: Of
-        the user, in which it last handed over: ``finished`` is how far it was before. finished,
-        finished_epoch: Position and its epoch before that poll_count. base: Position at which
-        nothing was consumed since the last assignment, seek, reset or
+        topic_partition: The partition.
+        phase: See ``Phase``.
+        position: Offset of the next record to return; None while unknown.
+        position_epoch: Leader epoch of the last record returned, -1 unknown (KIP-320).
+        fetch_offset: Where the next fetch continues: ``position`` plus what is buffered.
+        position_version: Counts the positions that were set; data of an earlier count is void, even
+            where the new position is the old one.
+        paused: Neither fetched nor returned, as it is ``kept_back``, ``held`` or ``crowded``.
+        kept_back: The application paused it.
+        crowded: Handlers have enough of it to do.
+        held: The group is revoking it, or has not passed it to the rebalance listener yet.
+        assigned: False once it was unassigned; every holder of it must drop it then.
+        reset_to: What AWAITING_RESET looks up.
+        error: Raised by the next poll, then cleared.
+        failures: Tries in a row that brought nothing but an error (fetch, lookup).
+        retry_at: Not to be requested before this time.
+        poll_count: The poll in which a record of it was last returned: ``finished`` is the position
+            before that.
+        finished, finished_epoch: Position and its epoch before the poll ``poll_count``.
+        base: Position at which nothing was consumed since the last assignment, seek, reset or
             explicit commit; None while the position is unknown.
         kept: Offset and leader epoch that automatic commits use while nothing was consumed
             since ``base``; None for no commit.
         explicit: The application committed an offset at ``base``, which automatic commits keep.
         chosen: The pending reset comes from the reset policy, so its position is committed.
-        restarts: Counts what the stall_detector's patience begins anew with: errors for poll, and
-        pauses
-            that ended.
+        restarts: Counts events after which the stall detector starts to wait again: errors for
+            poll, and pauses that ended.
         resets: Resets in a row, by policy, after which the offset was out of range again.
         leader_epoch: Newest leader epoch seen, -1 unknown.
         topic_id: The incarnation of the topic that the position belongs to (KIP-516).
         former_id: The id of the topic that was deleted before this one was created; None where
             that wasn't seen.
         buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
-        high_watermark, last_stable_offset, log_start_offset: As last told by the broker, -1
-            unknown. Writer: fetch_reply.
-        replica, replica_until: Preferred follower and until when (KIP-392). Writer: fetch_plan.
-        node_id: Broker that is asked for it, None where there is none. Writer: fetch_plan.
+        high_watermark, last_stable_offset, log_start_offset: As last reported by the broker, -1
+            unknown. Writer: fetch_response.
+        replica, replica_until: Preferred follower and until when (KIP-392). Writer:
+            fetch_scheduler.
+        node_id: Broker that it is fetched from, None where there is none. Writer: fetch_scheduler.
     """
 
     topic_partition: TopicPartition

@@ -1,13 +1,13 @@
-"""Poller: waits for data and hands it over, for ``poll``, ``async for`` and ``poll_arrow``.
+"""Poller: waits for data and returns it, for ``poll``, ``async for`` and ``poll_arrow``.
 
-The hand-over itself is one synchronous step (``fetch_buffer.take``, then maybe the deserializers),
+Records are returned in one synchronous step (``fetch_buffer.take``, then maybe the deserializers),
 so cancelling a poll loses nothing: as long as it waits it has taken nothing. Nothing here costs a
-task, a timer or a trip through the loop per record; but the loop gets a turn every ``TURN`` seconds
+task, a timer or a yield to the loop per record; but it yields to the loop every ``TURN`` seconds
 even where data never runs out.
 
-``async for`` iterates over what ``processed_offsets.iterator_buffer`` holds, so that ``poll``,
-``seek`` and the others can take back what was not handed over yet. How long the loop was held is
-read from ``time.monotonic``, once per record: that is a matter of real time, and half as dear as
+``async for`` iterates over the records in ``processed_offsets.iterator_buffer``, so that ``poll``,
+``seek`` and the others can take back what was not returned yet. How long the loop was held is read
+from ``time.monotonic``, once per record: that is a matter of real time, and costs half as much as
 the client's clock.
 """
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import Subscription
 
 TURN = 0.005
-"""Seconds after which the loop gets a turn."""
+"""Seconds after which it yields to the loop."""
 BLOCKED, TURNS_AFTER = 0.05, 6
-"""Seconds without a turn after which it gets so many."""
+"""Seconds without a yield after which it yields so many times."""
 SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
-"""Records that are decoded between two looks at the clock."""
+"""Records that are decoded between two checks of the clock."""
 INFLATING = 4
 """Batches that are inflated in threads at the same time."""
 
@@ -59,19 +59,19 @@ class Poller:
     """The reading side of one consumer. Has no tasks; threads inflate large batches.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         config: Of the consumer.
         subscription: Has the positions.
-        fetcher: Has what was fetched, and rings when there may be something to take or to raise.
-        polled_records: Is told of each call, and of what it gives.
-        convert: Makes of a record what the user gets; None gives records as they are.
-        bad_records: What becomes of those that can't be converted.
-        group: Is told of each call, and raises what else the user has to know.
+        fetcher: Has the fetched data, and notifies of something to take or to raise.
+        polled_records: Records each call, and what it returns.
+        convert: Converts a record for the application; None returns records as they are.
+        bad_records: Handles records that can't be converted.
+        group: Is notified of each call, and raises what else is pending for the application.
 
     Attributes:
         convert: The same.
         iterator_buffer: That of ``processed_offsets``.
-        stall_detector: Raises where a partition has had no answer for long.
+        stall_detector: Raises where a partition has had no response for long.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Poller:
         self.stall_detector = StallDetector(config.fetch_max_wait + config.request_timeout)
 
     async def poll(self, limit: int, timeout: float, *, raw: bool = False) -> list[Any]:
-        """At most ``limit`` records as soon as there is one; [] after ``timeout`` seconds.
+        """Return at most ``limit`` records as soon as there is one; [] after ``timeout`` seconds.
 
         ``raw``: as they are stored.
         """
         started = self._core.clock.now()
         if started >= self._turn_at:
-            # Also where the user's loop never suspends but here, all others must get on.
+            # Also where the application never suspends but here, all other tasks must get on.
             await self._take_turns()
         try:
             self._begin(started)
@@ -131,8 +131,9 @@ class Poller:
             self._polled_records.end()
 
     async def next_record(self) -> Any:
-        """The next record as soon as there is one; ``iterator_buffer`` then has those that follow
-        it.
+        """Return the next record as soon as there is one.
+
+        ``iterator_buffer`` then has those that follow it.
         """
         self.check_free()
         try:
@@ -152,7 +153,7 @@ class Poller:
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
                 elif records:
-                    await asyncio.sleep(0)  # all were passed over: others must get on, too
+                    await asyncio.sleep(0)  # all were skipped: other tasks must get on, too
                 else:
                     await self._wait(float("inf"))
                 self._check()
@@ -161,7 +162,7 @@ class Poller:
             self._polled_records.end()
 
     def check_free(self) -> None:
-        """Nobody takes records away from the handlers of ``run``."""
+        """Refuse to take records away from the handlers of ``run``."""
         if self._reserved:
             raise InvalidArgument(
                 "records can't be polled while run() is under way, whose handlers get them",
@@ -170,7 +171,7 @@ class Poller:
 
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
-        """Within it records are for the handlers of ``run``: nobody else may take any."""
+        """While it is open, records are for the handlers of ``run`` only."""
         if self._polled_records.active_polls:
             raise InvalidArgument(
                 "run() can't begin while another task polls",
@@ -183,16 +184,16 @@ class Poller:
             self._reserved = False
 
     async def others(self) -> None:
-        """Give the loop a turn, in the midst of an ``async for``."""
+        """Yield to the loop, in the midst of an ``async for``."""
         if self._polled_records.poll_wanted:
-            # What follows is taken anew, by ``next_record``.
+            # The following records are taken again, by ``next_record``.
             self._polled_records.settle()
         if self._group is not None:
             self._group.rebalancer.check_session()
         await self._take_turns()
 
     def _begin(self, now: float) -> None:
-        """The user came: all that was handed over before is finished."""
+        """Begin a call of the application: all records returned before are finished."""
         self._polled_records.begin(now)
         if self._group is not None:
             self._group.on_poll()
@@ -201,18 +202,18 @@ class Poller:
         self._check()
 
     def _look(self, now: float) -> None:
-        """Raise where a partition has had no answer for long."""
+        """Raise where a partition has had no response for long."""
         buffer = self._buffer
-        # Where there is no room nobody is asked, as long as the user has something to take.
+        # Over the memory limit nothing is fetched, as long as there is something to take.
         full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
         throttled = self._core.network.throttled()
         queues = self._plan.queues
         self.stall_detector.check(self._subscription, queues, now, full=full, throttled=throttled)
 
     def converted(self, record: Any) -> Any:
-        """``record`` of ``iterator_buffer`` as the user gets it; where that fails it is given back.
+        """Convert ``record`` of ``iterator_buffer``; where that fails it is given back.
 
-        None where it is passed over, or has to be sent elsewhere first.
+        None where it is skipped, or has to be sent to a topic first.
         """
         if self.convert is None:
             return record
@@ -227,11 +228,11 @@ class Poller:
             return None
 
     async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
-        """Whole batches as columns; an empty one after ``timeout`` seconds."""
+        """Return whole batches as columns; an empty one after ``timeout`` seconds."""
         from kclient.consumer.arrow import Columns
 
         columns = Columns(self._expected)
-        self._expected = (0, 0, 0)  # if there is no memory for it, the next poll shall go on
+        self._expected = (0, 0, 0)  # without memory for so much, the next poll shall succeed
         started = self._core.clock.now()
         if started >= self._turn_at:
             await self._take_turns()
@@ -264,7 +265,7 @@ class Poller:
         return made
 
     def _fill(self, columns: Columns) -> None:
-        """Add what can be had at once, for about ``TURN`` seconds."""
+        """Add what is there, for about ``TURN`` seconds."""
         stop = self._core.clock.now() + TURN
         while self._buffer.take_batch(columns.add) and not columns.is_full:
             if self._core.clock.now() >= stop:
@@ -278,7 +279,7 @@ class Poller:
     async def close(self) -> None:
         """Wait for the threads, which read memory that is about to be released.
 
-        Cancellation: they go on, and let go of the memory when they are done.
+        Cancellation: they go on, and release the memory when they are done.
         """
         self._polled_records.drop()
         if self._inflating:
@@ -287,7 +288,7 @@ class Poller:
     # Taking
 
     def _take(self, limit: int, convert: Convert | None) -> list[Any]:
-        """What can be had at once, up to ``limit`` and to about ``TURN`` seconds of work."""
+        """Take what is there, up to ``limit`` and to about ``TURN`` seconds of work."""
         stop = self._core.clock.now() + TURN
         records = self._take_slice(limit)
         while records and len(records) < limit and self._buffer.has_turns:
@@ -304,9 +305,9 @@ class Poller:
         return records
 
     def _take_slice(self, limit: int) -> list[Any]:
-        """One step of decoding, of as many records as take a fraction of ``TURN``.
+        """Take one step of decoding, of as many records as take a fraction of ``TURN``.
 
-        How many those are depends on their size, so it is found out by trying.
+        Their number depends on their size, so it is adapted by trying.
         """
         now = self._core.clock.now
         started, count = now(), min(limit, self._slice)
@@ -321,7 +322,7 @@ class Poller:
         return records
 
     def _deserialize(self, records: Sequence[Any], convert: Convert) -> list[Any]:
-        """Convert ``records``; what isn't converted, for want of time or by an error, goes back."""
+        """Convert ``records``; the rest goes back, for want of time or after an error."""
         now = self._core.clock.now
         stop = now() + TURN
         converted: list[Any] = []
@@ -346,7 +347,7 @@ class Poller:
     # Waiting
 
     def _check(self) -> None:
-        """Raise what the user has to know."""
+        """Raise what is pending for the application."""
         self._core.check_usable()
         if self._group is not None:
             self._group.check()
@@ -356,10 +357,11 @@ class Poller:
         self._no_position_check.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
-        """Give the loop its turn. Where that is cancelled it had it, and the next one is later.
+        """Yield to the loop. A cancelled yield still counts, and the next one is later.
 
-        Several where it may have had none for long: a heartbeat takes some, from its timer to the
-        answer, and user code that blocks the loop again and again must not starve it.
+        Several times where it may not have run for long: a heartbeat takes some iterations, from
+        its timer to the response, and an application that blocks the loop again and again must not
+        starve it.
         """
         blocked = self._core.clock.now() - self._turn_at > BLOCKED
         try:
@@ -369,7 +371,7 @@ class Poller:
             self._turn_at = self._core.clock.now() + TURN
 
     async def _wait(self, deadline: float) -> bool:
-        """Wait until another look is worth it; False where ``deadline`` is here."""
+        """Wait until there may be something to take; False once ``deadline`` has passed."""
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()
         if now >= self.stall_detector.next_look:
@@ -390,7 +392,7 @@ class Poller:
     # Inflating
 
     def _inflate_blocked(self) -> None:
-        """Have what is blocked inflated at once, so that it gets its turn beside the others."""
+        """Have blocked batches inflated at once, so that their partitions don't fall behind."""
         for data in self._buffer.blocked:
             if len(self._inflating) >= INFLATING or not self._buffer.may_inflate:
                 break
@@ -398,7 +400,7 @@ class Poller:
                 self._inflate(data)
 
     def _inflate(self, data: CompletedFetch) -> None:
-        """Decompress the batch at hand in a thread; rings ``news`` when done."""
+        """Decompress the current batch in a thread; notifies ``news`` when done."""
         batch = data.blocked
         if batch is None:
             return
@@ -425,5 +427,5 @@ class Poller:
 def records_of(poller: Poller, *, converts: bool) -> RecordIterator:
     """A new iterator; ``converts``: the consumer has deserializers."""
     clock = work_clock(monotonic)
-    real = isinstance(clock, BuiltinFunctionType)  # nobody has put another in its place
+    real = isinstance(clock, BuiltinFunctionType)  # no other clock was put in its place
     return RecordIterator(poller, converts=converts, clock=clock, real=real, turn=TURN)

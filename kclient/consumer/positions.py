@@ -1,8 +1,8 @@
-"""PositionUpdater: finds the positions that nobody gave, and checks them after a change of leader.
+"""PositionUpdater: looks missing positions up, and validates them after a change of leader.
 
-The consumer tells it of partitions that wait (``follow``); it looks offsets up through
-``cluster.offset_lookup`` and hands the answers to ``Subscription``. It also tells poll of
-partitions that no broker can be asked for (``stall_detection`` says when that is an error).
+The consumer notifies it of partitions that wait (``follow``); it looks offsets up through
+``cluster.offset_lookup`` and passes the results to ``Subscription``. It also reports to poll which
+partitions have no broker (``stall_detection`` decides when that is an error).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger("kclient.consumer")
 
 _WAITING = (Phase.AWAITING_RESET, Phase.VALIDATING)
 UNROUTED_CHECK = 0.5
-"""Seconds between two looks at partitions without a broker."""
+"""Seconds between two checks of partitions without a broker."""
 
 
 class PositionUpdater:
@@ -84,12 +84,12 @@ class PositionUpdater:
         await self._core.stop(*self._tasks)
 
     def follow(self, states: Iterable[PartitionState]) -> None:
-        """Partitions changed."""
+        """Follow changes of partitions."""
         if any(state.phase in _WAITING or state.node_id is None for state in states):
             self._wakeup.notify()
 
     def wake(self) -> None:
-        """Something changed that may help those who wait."""
+        """Check waiting partitions again, as something changed that may help."""
         self._wakeup.notify()
 
     async def _run(self) -> None:
@@ -99,7 +99,7 @@ class PositionUpdater:
             await self._wakeup.sleep(due - now)
 
     def _start_lookups(self, now: float) -> float:
-        """Look up whatever can be; returns when to look again."""
+        """Start all lookups that are possible; returns when to check again."""
         if self._subscription.settled:
             return float("inf")
         due = float("inf")
@@ -109,8 +109,8 @@ class PositionUpdater:
         ):
             ready: dict[int, list[PartitionState]] = {}
             for state in self._subscription.pending(phase):
-                # One without a broker waits for metadata, and one whose broker was asked already
-                # for its answer; but not where another broker can be asked by now.
+                # One without a broker waits for metadata, and one with a lookup in flight for the
+                # response; but not where it has another broker by now.
                 node_id = state.node_id
                 if node_id is None or self._busy.get(state) == node_id:
                     continue
@@ -135,14 +135,14 @@ class PositionUpdater:
         waiting = {state.topic_partition: (state, state.position_version) for state in states}
 
         def answered(found: Found) -> None:
-            # As it comes: partitions that are asked for again don't hold the others up.
-            answers = [
-                (*waiting.pop(partition), answer)
-                for partition, answer in found.items()
+            # As responses come in: partitions that are retried don't hold the others up.
+            results = [
+                (*waiting.pop(partition), result)
+                for partition, result in found.items()
                 if partition in waiting
             ]
-            self._done_with(node_id, [state for state, _, _ in answers])
-            self._place(answers)
+            self._done_with(node_id, [state for state, _, _ in results])
+            self._place(results)
 
         resets = {state.topic_partition: state.reset_to for state in states}
         try:
@@ -155,15 +155,15 @@ class PositionUpdater:
     def _place(
         self, found: Iterable[tuple[PartitionState, int, OffsetAndTimestamp | KafkaError]]
     ) -> None:
-        """Take what was found of each partition, and its position_version when it was asked for."""
-        answers = []
-        for state, position_version, answer in found:
-            if not isinstance(answer, KafkaError):
-                epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-                answers.append((state, position_version, answer.offset, epoch))
+        """Apply the results of partitions; ``found`` has each one's version at the request."""
+        results = []
+        for state, position_version, result in found:
+            if not isinstance(result, KafkaError):
+                epoch = -1 if result.leader_epoch is None else result.leader_epoch
+                results.append((state, position_version, result.offset, epoch))
             elif state.phase is Phase.AWAITING_RESET and state.position_version == position_version:
-                self._failed(state, answer)
-        placed = self._subscription.finish_resets(answers)
+                self._failed(state, result)
+        placed = self._subscription.finish_resets(results)
         if self._log.isEnabledFor(logging.INFO):
             for state in placed:
                 self._log.info(
@@ -186,8 +186,8 @@ class PositionUpdater:
 
         def or_ends(found: Found) -> Found:
             return {
-                partition: ends[partition] if partition in ends and _is_none(answer) else answer
-                for partition, answer in found.items()
+                partition: ends[partition] if partition in ends and _is_none(result) else result
+                for partition, result in found.items()
             }
 
         found = await list_offsets(
@@ -217,20 +217,20 @@ class PositionUpdater:
             if not state.assigned or state.phase is not Phase.VALIDATING:
                 continue
             if _standing(state) != standing:
-                continue  # yet another leader, or read on in another epoch: asked anew
-            answer = found[state.topic_partition]
-            if isinstance(answer, NoCommonVersion):
+                continue  # yet another leader, or read on in another epoch: validated again
+            result = found[state.topic_partition]
+            if isinstance(result, NoCommonVersion):
                 self._subscription.finish_validation(state, state.leader_epoch)
-            elif isinstance(answer, KafkaError):
-                self._failed(state, answer)
+            elif isinstance(result, KafkaError):
+                self._failed(state, result)
             else:
-                self._validated(state, answer)
+                self._validated(state, result)
 
     def _validated(self, state: PartitionState, end: EpochEnd) -> None:
         if state.fetch_offset is None or not end.cuts(state.fetch_offset):
             self._subscription.finish_validation(state, state.leader_epoch)
             return
-        self._subscription.recall()  # what isn't handed over yet lies before the cut or behind it
+        self._subscription.recall()  # what isn't returned yet lies before the cut or behind it
         position = state.position
         if position is None or not end.cuts(position):
             # Only what is buffered isn't in the log any more.
@@ -274,7 +274,7 @@ class PositionUpdater:
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _report_unrouted(self, now: float) -> float:
-        """Tell poll of partitions that can't be had; returns when to look again."""
+        """Report partitions without a broker to poll; returns when to check again."""
         waiting = self._plan.unrouted
         if not waiting:
             return float("inf")
@@ -284,7 +284,7 @@ class PositionUpdater:
         for partition, since in list(waiting.items()):
             if partition.topic in topics and partition.topic not in view.topics.raw:
                 if now - since < patience:
-                    continue  # nothing is known of its topic, so there is nothing to tell
+                    continue  # nothing is known of its topic, so there is nothing to report
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
@@ -292,7 +292,7 @@ class PositionUpdater:
             error = unrouted_error(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
-                    waiting[partition] = now  # told again after as long
+                    waiting[partition] = now  # reported again after as long
                 self._back_off(state)
                 self._subscription.fail(state, error)
             topics[partition.topic] = None
@@ -308,10 +308,10 @@ class PositionUpdater:
 
 
 def _is_none(answer: OffsetAndTimestamp | KafkaError) -> bool:
-    """No record is young enough."""
+    """Whether the lookup found that no record is young enough."""
     return not isinstance(answer, KafkaError) and answer.offset < 0
 
 
 def _standing(state: PartitionState) -> tuple[int, int, int]:
-    """What a validation asks about; its answer says nothing where this has changed meanwhile."""
+    """What a validation depends on; its response is void where this has changed meanwhile."""
     return state.position_version, state.position_epoch, state.leader_epoch

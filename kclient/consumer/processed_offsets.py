@@ -1,9 +1,9 @@
-"""What was handed over to ``poll`` and ``async for``, and how much of it is finished: all that was
-before the latest call.
+"""The records that ``poll`` and ``async for`` returned, and which of them are finished.
 
-``poller`` reports each call and what it gave; ``rebalance`` asks before it commits or gives
-partitions up. With several tasks that poll at once one's call says nothing of the others: they
-commit by themselves.
+All records returned before the latest call are finished. ``poller`` reports each call and what it
+returned; ``rebalance`` reads the offsets before it commits or revokes partitions. With several
+tasks that poll at once, a call of one does not finish the records of the others: they commit by
+themselves.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ else:
 
 
 class ProcessedOffsets(Protocol):
-    """How far the user's work on records has come: what may be committed, when it comes to rest.
+    """How far the application has processed records: what may be committed, and when it stops.
 
-    Interface only, which ``rebalance`` asks; also implemented for ``run``, whose handlers finish
+    Interface only, which ``rebalance`` uses; also implemented for ``run``, whose handlers finish
     records in any order.
     """
 
     def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """By partition, the offset up to which all records are finished, for a commit.
 
-        Of all assigned partitions of which it is known, changed or not since the last commit; but
-        not where nothing was consumed since a seek or an explicit commit.
+        Includes all assigned partitions whose offset is known, changed or not since the last
+        commit; but not those where nothing was consumed since a seek or an explicit commit.
         """
 
     def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The same of one partition; None where nothing is to be committed."""
 
     def on_explicit_commit(self, partition: TopicPartition) -> None:
-        """The application committed an offset, which stands until it has finished more."""
+        """The application committed an offset, which is kept until it has finished more."""
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Wait until nobody works on records of ``partitions``, of which no more are handed over.
+        """Wait until no record of ``partitions`` is being processed; no more of them are returned.
 
         Not longer than ``deadline`` on the client's clock.
 
@@ -64,26 +64,26 @@ class ProcessedOffsets(Protocol):
         """
 
     def shorten_deadline(self, deadline: float) -> None:
-        """Whoever waits in ``drain`` has no longer than that; minus infinity: waits in vain."""
+        """Shorten the deadline of a pending ``drain``; minus infinity ends it at once."""
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
-        """These were taken away: nothing of their records is to be committed."""
+        """Forget ``partitions``, which were lost: nothing of their records is to be committed."""
 
 
 class PolledRecords:
     """Implements ``ProcessedOffsets`` for ``poll``, ``poll_arrow`` and ``async for``. Has no tasks.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         subscription: Has the positions.
-        buffer: Takes back what was not handed over.
+        buffer: Takes back records that were not returned.
 
     Attributes:
-        iterator_buffer: Records that an ``async for`` has taken and not handed over yet.
+        iterator_buffer: Records that an ``async for`` has taken and not returned yet.
         active_polls: Calls that wait for records at the moment.
-        last_poll_at: When the user last came, was last given something, or was known to be at work.
-        outstanding: Something was handed over since the user last came.
-        poll_wanted: An ``async for`` in the midst of its records shall count as a poll_count, too.
+        last_poll_at: When the latest call began, got records, or was known to be running.
+        outstanding: Records were returned since the latest call began.
+        poll_wanted: An ``async for`` in the midst of its records shall make a new poll, too.
     """
 
     def __init__(self, core: ClientCore, subscription: Subscription, buffer: FetchBuffer) -> None:
@@ -102,7 +102,7 @@ class PolledRecords:
     # Calls
 
     def begin(self, now: float) -> None:
-        """The user called: all that was handed over before is finished."""
+        """Begin a call of the application: all records returned before are finished."""
         self.active_polls += 1
         self.last_poll_at = now
         self.settle()
@@ -112,47 +112,47 @@ class PolledRecords:
         self._came.notify()
 
     def go_on(self) -> None:
-        """The call goes on: what was passed meanwhile was handed to nobody."""
+        """Continue the call: records that were skipped meanwhile were not returned."""
         self.settle()
         self._subscription.on_poll()
 
     def end(self) -> None:
-        """The call of ``begin`` has ended."""
+        """End the call that ``begin`` began."""
         self.active_polls -= 1
 
     def take(self, records: list[Any]) -> None:
-        """An ``async for`` took these, to hand them over one by one."""
+        """Buffer ``records`` for an ``async for``, which returns them one by one."""
         self.iterator_buffer.left, self._handed = iter(records), records
 
     def give(self) -> None:
-        """The present call gives something."""
+        """Record that the present call returns records."""
         self.outstanding = True
 
     def settle(self) -> None:
-        """Give back what an ``async for`` has taken and not handed over yet."""
+        """Give back the records that an ``async for`` has taken and not returned yet."""
         left = list(self.iterator_buffer.left)
         if left:
             self._handed = self._handed[: -len(left)]
             self.give_back(left)
 
     def drop(self) -> None:
-        """The consumer ends: what an ``async for`` has taken is handed to nobody."""
+        """Drop the records that an ``async for`` has taken, as the consumer ends."""
         self.iterator_buffer.left = iter(())
 
     def give_back(self, records: Sequence[Any]) -> None:
-        """``records``, the last that were taken, are not handed over."""
+        """Give back ``records``, the last that were taken, as they are not returned."""
         self._buffer.give_back(records)
         self._core.counters.add("consumer.records", -len(records))
 
     @property
     def steps(self) -> int:
-        """How many of the records that an ``async for`` took last are handed over."""
+        """How many of the records that an ``async for`` took last were returned."""
         return len(self._handed) - operator.length_hint(self.iterator_buffer.left)
 
     def _in_hand(self) -> Any:
-        """The one record that an ``async for`` handed over last, where it isn't finished yet.
+        """The one record that an ``async for`` returned last, where it isn't finished yet.
 
-        Those that it handed over before are.
+        Those that it returned before are.
         """
         self.settle()
         return self._handed[-1] if self.outstanding and self._handed else None
@@ -160,22 +160,20 @@ class PolledRecords:
     # ProcessedOffsets
 
     def all_finished(self) -> None:
-        """The user says that all that was handed over is finished."""
+        """Finish all records that were returned, as the application has processed them."""
         self.settle()
         self._subscription.finish_all()
         self.outstanding = False
 
     def shorten_deadline(self, deadline: float) -> None:
-        """No call is waited for in ``drain``: where there is a hurry the user
-        won't poll.
-        """
+        """End a pending ``drain``: under a shortened deadline no call is waited for."""
         self._interrupted = True
         self._came.notify()
 
     def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Positions before the latest call handed anything over.
+        """Positions before the latest call returned any record.
 
-        Of an ``async for`` each step is such a call.
+        Each step of an ``async for`` is such a call.
         """
         return self._by_partition(self._subscription.finished)
 
@@ -199,12 +197,12 @@ class PolledRecords:
         return None if at is None else committable(at)
 
     def on_explicit_commit(self, partition: TopicPartition) -> None:
-        """The application committed an offset of it."""
+        """The application committed an offset of ``partition``."""
         self.settle()
         self._subscription.on_explicit_commit(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Wait for the next call of the user, unless nothing was handed over since the last.
+        """Wait for the next call of the application, unless nothing was returned since the last.
 
         Cancellation: safe.
         """
@@ -221,11 +219,11 @@ class PolledRecords:
             await self._came.wait(left)
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
-        """Nothing is kept of them here."""
+        """Do nothing: no data of ``partitions`` is kept here."""
 
 
 def committable(at: tuple[int, int]) -> OffsetAndMetadata:
-    """An offset and its leader epoch, below 0 for an unknown one, as they are committed."""
+    """An offset and its leader epoch, below 0 if unknown, as a value to commit."""
     offset, epoch = at
     return OffsetAndMetadata(offset, epoch if epoch >= 0 else None)
 

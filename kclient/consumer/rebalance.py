@@ -1,12 +1,12 @@
-"""Rebalancer: gives partitions of a group up and takes them, step by step, in the one right order.
+"""Rebalancer: revokes and assigns the partitions of a group, step by step, in the required order.
 
-``group_consumer`` has one; ``Membership`` says when, by the methods of ``MembershipHost``. One move
-of partitions at a time, and each begins with giving up: all of them in an eager rebalance, those
-that went to others in a cooperative one, none where nothing goes. Giving up: no more records are
-handed over; the user comes to rest with those that were; what is finished is committed;
-``on_revoked``; only then the partition is let go. Taking: the offsets committed are fetched;
-``on_assigned``, which may seek; then records are handed over. Assigning is in
-``leader_assignment``. What went wrong is kept for the user's next call.
+``group_consumer`` has one; ``Membership`` calls it, by the methods of ``MembershipHost``. One move
+of partitions runs at a time, and each begins with revoking: all partitions in an eager rebalance,
+those that went to other members in a cooperative one, none where nothing moves. To revoke: no more
+records are returned; the application finishes those that were; what is finished is committed;
+``on_revoked`` is called; only then the partition is released. To assign: the committed offsets are
+fetched; ``on_assigned`` is called, which may seek; then records are returned. The leader's part is
+in ``leader_assignment``. Errors are kept for the application's next call.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ logger = logging.getLogger("kclient.consumer")
 
 PROTOCOL_TYPE = "consumer"
 _MOVE: ContextVar[object] = ContextVar("kclient move", default=None)
-"""What the callbacks are called for, to tell those that a callback calls."""
+"""The move that callbacks are called for, to recognize calls that a callback makes."""
 
 
 class Rebalancer:
-    """Which partitions are ours, and what becomes of the work on them when they move.
+    """Which partitions this member owns, and the handling of their records when they move.
 
     Implements ``MembershipHost``. Tasks: those of ``Membership``, ``Commits`` and
     ``CommittedOffsets``.
@@ -61,22 +61,22 @@ class Rebalancer:
     Args:
         core: The client's.
         config: Of the consumer.
-        group_options: The group, and the user's callbacks.
-        subscription: What is given and taken back.
-        polled_records: What whoever polls has finished.
-        wake: Wakes those who wait for records, to look for what else there is to know.
-        on_failed: Told that the group will never be joined.
+        group_options: The group, and the application's callbacks.
+        subscription: The partitions that are assigned and revoked.
+        polled_records: What the application has finished where it polls.
+        wake: Wakes calls that wait for records, to check for anything else to raise.
+        on_failed: Called when the group can never be joined.
 
     Attributes:
         user_assigned: Partitions come from ``assign``, not from the group.
-        failure: Why the group will never be joined.
-        membership: Ours.
+        failure: Why the group can never be joined.
+        membership: The consumer's membership.
         offsets: Of the group.
-        topic_subscription: Knows what is subscribed to, and which topics are gone.
-        callbacks: The user's.
-        commits: What is committed, one after the other.
-        committed: Where partitions begin.
-        processed: Who says what is finished.
+        topic_subscription: Knows the subscribed topics, and which of them were deleted.
+        callbacks: The application's.
+        commits: Sends commits, one after the other.
+        committed: Fetches the offsets where partitions begin.
+        processed: Knows which offsets are finished.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -128,16 +128,16 @@ class Rebalancer:
         self.processed: ProcessedOffsets = polled_records
 
     def _tell_user(self) -> None:
-        """Whoever polls is to look, also in the midst of what an ``async for`` has taken."""
+        """Wake pending polls, also in the midst of the records that an ``async for`` has taken."""
         self._polled_records.settle()
         self._wake()
 
     # Life
 
     def shorten_deadline(self, deadline: float) -> None:
-        """The consumer is being closed: what a move waits for has no longer than ``deadline``.
+        """Shorten all waits of a move to ``deadline``, as the consumer is being closed.
 
-        Calls of the user, and where to begin, are not waited for at all.
+        Calls of the application, and committed offsets, are not waited for at all.
         """
         self._hurried = True
         self.processed.shorten_deadline(deadline)
@@ -156,7 +156,7 @@ class Rebalancer:
             self._timer.cancel()
 
     async def close(self, deadline: float) -> None:
-        """The group was left: commit what is left to commit, and stop.
+        """Commit what is left to commit, after the group was left, and stop.
 
         Cancellation: may be called again.
         """
@@ -166,13 +166,13 @@ class Rebalancer:
         await self.commits.close(deadline)
         await self.committed.close()
 
-    # Whose they are
+    # Ownership
 
     def _is_member(self) -> bool:
         return self.membership.generation is not None
 
     def _begins(self) -> bool:
-        """Whether what the group gives will be read."""
+        """Whether partitions that the group assigns will be read."""
         return (
             self._is_member() and bool(self.topic_subscription.topic_filter) and not self._hurried
         )
@@ -181,7 +181,7 @@ class Rebalancer:
         return OUTSIDE if self.user_assigned else self.membership.generation
 
     def owns(self, partition: TopicPartition) -> bool:
-        """Whether offsets of ``partition`` may be committed by us."""
+        """Whether offsets of ``partition`` may be committed by this consumer."""
         ours = partition in self._subscription and not self._losing
         return self.user_assigned or ours
 
@@ -198,40 +198,42 @@ class Rebalancer:
         return state.topic_id or b""
 
     def holds(self) -> bool:
-        """Whether what is assigned is still ours, as far as is known without asking."""
+        """Whether the assignment is still ours, as far as is known without a request."""
         if self.user_assigned:
             return True
         self.membership.check_session()
         return self._is_member()
 
     def check_session(self) -> None:
-        """Where the loop stood still for a session, others own all by now: nothing is handed over,
-        though nobody had a turn to say so."""
+        """Stop returning records if the loop stood still for a session: others own all by now.
+
+        The heartbeat task may not have run yet to notice it.
+        """
         self.membership.check_session()
         self._hold_what_is_lost()
 
     def _hold_what_is_lost(self) -> None:
-        """Hand nothing over where we are no member: others may own all of it by now."""
+        """Return no more records while this is no member: others may own all partitions by now."""
         if not self._is_member() and not self.user_assigned:
             self._subscription.hold(self._subscription)
 
     def lose_interest(self) -> None:
-        """The user wants none of it any more: no call is waited for, nor where to begin."""
+        """Wait for neither calls nor committed offsets, as the application unsubscribed."""
         self._polled_records.shorten_deadline(-math.inf)
         self.committed.recheck()
 
     def interrupt(self) -> None:
-        """The generation is over: who gives up or takes waits in vain, but for the callbacks."""
+        """The generation is over: end all waits of a move, except for the callbacks."""
         self._hold_what_is_lost()
         self.processed.shorten_deadline(-math.inf)
         self.committed.recheck()
         self.commits.recheck()
 
-    # Who moves them
+    # Moves
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """One at a time moves partitions: the membership, or whoever leaves for the user."""
+        """Move partitions one move at a time: for the membership, or for the application."""
         async with self._one:
             self._move = object()
             token = _MOVE.set(self._move)
@@ -243,19 +245,21 @@ class Rebalancer:
 
     @property
     def moving(self) -> bool:
-        """Whether partitions are being given up or taken."""
+        """Whether partitions are being revoked or assigned."""
         return self._move is not None
 
     @property
     def in_move(self) -> bool:
-        """Whether a callback of the present move makes this call, or a task that it made, such as
-        that of ``asyncio.wait_for``."""
+        """Whether a callback of the present move makes this call.
+
+        Or a task that it made, such as that of ``asyncio.wait_for``.
+        """
         return self.moving and _MOVE.get() is self._move
 
-    # What the membership asks
+    # Calls of the membership
 
     def protocols(self) -> Sequence[MemberProtocol]:
-        """The assignors in order, with what is subscribed to and owned."""
+        """The assignors in order, with the subscribed topics and the owned partitions."""
         topics = self.topic_subscription.join()
         generation = self.membership.generation
         owned = tuple(state.topic_partition for state in self._subscription)
@@ -276,7 +280,7 @@ class Rebalancer:
         ]
 
     def _user_data(self, assignor: Assignor, topics: Sequence[str]) -> bytes | None:
-        """What an assignor adds; one that fails adds nothing, and the user hears of it."""
+        """An assignor's user data; one that fails adds none, and the next poll raises its error."""
         try:
             return assignor.user_data(topics)
         except Exception as error:
@@ -288,13 +292,13 @@ class Rebalancer:
         async with self._alone():
             self._leader_assignment.resign()
             subscribed = self.topic_subscription
-            view, means, gone = (
+            view, means, is_gone = (
                 self._core.metadata.view,
                 subscribed.topic_filter.means,
                 subscribed.is_gone,
             )
             topics = self._subscription.assigned_topics()
-            going = {one for one in topics if not means(one, view) or gone(one)}
+            going = {one for one in topics if not means(one, view) or is_gone(one)}
             await self._give_up(
                 [
                     state
@@ -307,14 +311,14 @@ class Rebalancer:
     async def assign(
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
-        """We lead."""
+        """Assign partitions to the members, as the group's leader."""
         for assignor in self._assignors:
             if assignor.name == protocol:
                 return await self._leader_assignment.assign(assignor, members)
         return InvalidArgument(f"the group chose assignor {protocol!r}, which nobody offered")
 
     async def assigned(self, generation: Generation, assignment: bytes) -> KafkaError | None:
-        """The rebalance is over."""
+        """Move to the assignment of a finished rebalance."""
         try:
             partitions = dict.fromkeys(decode_assignment(assignment))
         except ProtocolError as error:
@@ -353,7 +357,7 @@ class Rebalancer:
             self.callbacks.keep(f"assigned() of the assignor {assignor.name!r}", error)
 
     def follow_view(self, view: Cluster) -> None:
-        """The cluster changed: topics came or went, or a leader must assign anew."""
+        """Follow a new view: topics came or went, or the leader must assign again."""
         if not self.topic_subscription.topic_filter or self._hurried or not self._is_member():
             return
         if self.topic_subscription.topics_in(view) != self.topic_subscription.joined:
@@ -362,33 +366,33 @@ class Rebalancer:
             self.membership.rejoin("the partitions of topics changed")
 
     async def leaving(self, deadline: float) -> None:
-        """The consumer is closed."""
+        """Revoke everything, as the consumer is closed."""
         async with self._alone():
             await self._drop(deadline)
 
     async def lost(self, error: KafkaError) -> None:
-        """Nothing of it is ours any more."""
-        self.interrupt()  # whoever gives up for the user may wait for brokers that are away
+        """Lose all partitions: none of them is ours any more."""
+        self.interrupt()  # a move in progress may wait for unreachable brokers
         async with self._alone():
             if len(self._subscription) and not self.user_assigned:
                 self._log.warning("partitions lost count=%d: %s", len(self._subscription), error)
             await self._lose_rest()
 
     def on_join_refused(self, error: KafkaError) -> None:
-        """It can't be a member for now."""
+        """Keep the error for poll, as the member can't join for now."""
         self.callbacks.keep("the group", error)
         self._wake()
 
     def failed(self, error: KafkaError) -> None:
-        """It can't be a member."""
+        """Keep the error for every poll, as the member can never join."""
         self.failure = error
         self._on_failed()
         self._wake()
 
-    # What the user asks
+    # Calls of the application
 
     async def drop_all(self) -> None:
-        """Give everything up and leave; the user wants none of it any more.
+        """Revoke everything and leave; the application wants no partition any more.
 
         Cancellation: it stops where it was.
         """
@@ -399,11 +403,11 @@ class Rebalancer:
             await self._drop(deadline)
             if (
                 not self.topic_subscription.topic_filter
-            ):  # else the user has subscribed again meanwhile
+            ):  # else the application has subscribed again
                 await self.membership.leave("the consumer unsubscribed")
 
     async def lose_rest(self) -> None:
-        """What was not given up before the membership ended is lost.
+        """Lose what was not revoked before the membership ended.
 
         Cancellation: may be called again.
         """
@@ -415,12 +419,12 @@ class Rebalancer:
     async def _give_up(
         self, states: Sequence[PartitionState], deadline: float, *, polls: bool = True
     ) -> None:
-        """Give these up, unless the membership ends meanwhile. To be called ``_alone``.
+        """Revoke ``states``, unless the membership ends meanwhile. To be called in ``_alone``.
 
         Args:
             states: Which ones.
-            deadline: On the client's clock: until then the user and the brokers are waited for.
-            polls: Whoever polls may come again, and is waited for. Handlers always are.
+            deadline: On the client's clock: until then it waits for application and brokers.
+            polls: Wait for the next call where the application polls. It always waits for handlers.
         """
         if not states:
             return
@@ -431,7 +435,7 @@ class Rebalancer:
             await self.processed.drain(partitions, deadline)
         await self._commit_before(deadline, partitions)
         if not self._is_member():
-            return  # lost meanwhile, which will be told
+            return  # lost meanwhile, which ``lost`` reports
         await self.callbacks.revoked(partitions)
         self._log.info("partitions given up count=%d", len(partitions))
         self.forget(partitions)
@@ -439,15 +443,15 @@ class Rebalancer:
         self.topic_subscription.pin("assigned", self._subscription.assigned_topics())
 
     async def _take(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take what the group gives, as far as it isn't ours yet. To be called ``_alone``."""
+        """Assign those of ``partitions`` that aren't ours yet. To be called in ``_alone``."""
         added = self._subscription.give(partitions)
-        # A topic may be given before the view knows it.
+        # A topic may be assigned before the view knows it.
         self.topic_subscription.pin("assigned", self._subscription.assigned_topics())
         self._log.info("partitions given count=%d", len(added))
         patience = self._core.clock.now() + self._config.request_timeout
         await self.committed.wait_for(added, patience, self._begins)
         if not self._begins():
-            # The listener has not heard of these, so it needn't hear that they are gone.
+            # ``on_assigned`` was not called for these, so ``on_lost`` needn't be.
             self._subscription.take_back([state.topic_partition for state in added])
             return
         await self.callbacks.assigned([state.topic_partition for state in added])
@@ -456,13 +460,12 @@ class Rebalancer:
             self._subscription.release(added)
 
     async def _drop(self, deadline: float) -> None:
-        """Whoever polls isn't waited for: it is the user who lets all of it go."""
+        """Revoke everything without waiting for polls: the application itself ends it."""
         await self._give_up(list(self._subscription), deadline, polls=False)
         await self._lose_rest()
 
     async def _lose_rest(self) -> None:
-        """What is left, as the membership ended before it was given up, is lost. To be called
-        ``_alone``."""
+        """Lose what was not revoked before the membership ended. To be called in ``_alone``."""
         if self.user_assigned or not len(self._subscription):
             return
         self._leader_assignment.resign()
@@ -479,7 +482,7 @@ class Rebalancer:
             self.topic_subscription.pin("assigned", ())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """What was finished and committed of these says nothing any more."""
+        """Forget what was finished and committed of these: it is not valid any more."""
         self.processed.dropped(partitions)
         self.commits.forget(partitions)
 
@@ -487,19 +490,19 @@ class Rebalancer:
 
     @property
     def by_poll(self) -> bool:
-        """Whether it is whoever polls that finishes records, not handlers."""
+        """Whether records are finished by the calls of poll, not by handlers."""
         return self.processed is self._polled_records
 
     def use_processed(self, processed: ProcessedOffsets | None) -> None:
-        """Who says what is finished; None for whoever polls."""
+        """Set what knows the finished offsets; None for the calls of poll."""
         self.processed = self._polled_records if processed is None else processed
 
     def on_poll(self) -> None:
-        """The user called."""
+        """React to a call of the application."""
         self._lost = ()
 
     def check_loss(self) -> None:
-        """Raise CommitFailed if what was handed over last was lost, and no call came since."""
+        """Raise CommitFailed if the latest records were lost, and no call came since."""
         if self._lost:
             lost = tuple(self._lost)
             raise CommitFailed(
@@ -511,17 +514,17 @@ class Rebalancer:
             )
 
     def _finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What is finished, but for topics that were deleted: nobody can commit those."""
-        finished, gone = self.processed.finished(), self.topic_subscription.is_gone
-        dead = {topic for topic in {key.topic for key in finished} if gone(topic)}
-        return {key: at for key, at in finished.items() if key.topic not in dead}
+        """Finished offsets, except for deleted topics: these can't be committed."""
+        finished, is_gone = self.processed.finished(), self.topic_subscription.is_gone
+        deleted = {topic for topic in {key.topic for key in finished} if is_gone(topic)}
+        return {key: at for key, at in finished.items() if key.topic not in deleted}
 
     def may_commit(self) -> bool:
-        """Whether now is a moment at which what is finished is known."""
+        """Whether the finished offsets are known at the moment."""
         return not (self.by_poll and self._polled_records.outstanding)
 
     def commit_finished(self) -> asyncio.Future[None] | None:
-        """Have what is finished and not committed yet committed; None where there is nothing."""
+        """Commit what is finished and not committed yet; None where there is nothing."""
         offsets = {**self.commits.repeats(), **self.commits.queue.changes(self._finished())}
         if not offsets or self._current() is None:
             return None
@@ -530,7 +533,7 @@ class Rebalancer:
     async def _commit_before(
         self, deadline: float, partitions: Collection[TopicPartition] | None
     ) -> None:
-        """Commit what is finished of ``partitions``, or of all, if that is wanted.
+        """Commit what is finished of ``partitions``, or of all, if commits are automatic.
 
         What was submitted before is waited for as well: a JoinGroup would make it void.
         """
@@ -544,7 +547,7 @@ class Rebalancer:
             if offsets and left > 0:
                 self.commits.submit(offsets, timeout=left)  # a failure is logged
         deadline = min(deadline, self._core.clock.now() + self._config.request_timeout)
-        late = self._late  # a move that a close came upon leaves time for the callbacks
+        late = self._late  # a move interrupted by a close leaves time for the callbacks
         await self.commits.flush(
             deadline, lambda: self._current() is not None and self._late is late
         )

@@ -1,9 +1,8 @@
-"""RebalanceListenerInvoker: the user's callbacks of rebalances: what they are told, raise, and hang
-on.
+"""RebalanceListenerInvoker: the application's callbacks of rebalances: calls, errors, and stalls.
 
-``rebalance`` has one. ``CallbackInvoker`` calls them. What one raises is kept for the user's next
-call: neither the group nor the consumer is harmed. What a callback is called for, and what waits
-for it, is the business of ``rebalance``.
+``rebalance`` has one. ``CallbackInvoker`` calls them. What one raises is kept for the application's
+next call: neither the group nor the consumer is harmed. When a callback is called, and what waits
+for it, is up to ``rebalance``.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ logger = logging.getLogger("kclient.consumer")
 
 
 class RebalanceListenerInvoker:
-    """Whoever calls the user's callbacks.
+    """Calls the application's callbacks, and keeps their errors.
 
     Tasks: those of ``CallbackInvoker``.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         listener: The callbacks.
         patience: Seconds that one may take, ``max_poll_interval``.
-        on_late: Told each time that they are over: the user is to ``look``.
+        on_late: Called each time that they have passed: the next poll has to check.
 
-    Attributes:
-        errors: What callbacks raised and nobody was told yet.
+        Attributes:
+            errors: Errors of callbacks that no poll has raised yet.
     """
 
     def __init__(
@@ -56,13 +55,13 @@ class RebalanceListenerInvoker:
     # Calling
 
     def use(self, listener: RebalanceListener) -> None:
-        """Call these from now on."""
+        """Call those of ``listener`` from now on."""
         self._listener = listener
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Call ``on_assigned``.
 
-        Cancellation: it is cancelled, too, and let go where it doesn't end soon.
+        Cancellation: it is cancelled, too, and abandoned where it doesn't end soon.
         """
         await self._call("on_assigned", self._listener.on_assigned, partitions)
 
@@ -82,20 +81,20 @@ class RebalanceListenerInvoker:
     ) -> None:
         if callback is None:
             return
-        self._partitions = told = sorted(partitions)
+        self._partitions = ordered = sorted(partitions)
         try:
             await self._calls.call(
-                name, lambda: callback(list(told)), f" on {some_of(told) or 'no partitions'}"
+                name, lambda: callback(list(ordered)), f" on {some_of(ordered) or 'no partitions'}"
             )
         except Exception as error:
             self.keep(name, error)
 
     def shorten_deadline(self, deadline: float) -> None:
-        """Whichever is under way has no longer than ``deadline``."""
+        """Shorten the deadline of a callback that is running."""
         self._calls.shorten_deadline(deadline)
 
     def check_outside(self, call: str) -> None:
-        """Refuse what would wait for the callback that waits for it."""
+        """Refuse a call that would wait for the callback that awaits it."""
         if self._calls.makes_this_call:
             raise InvalidArgument(
                 f"{call}() can't be awaited in a callback of a rebalance",
@@ -103,17 +102,17 @@ class RebalanceListenerInvoker:
             )
 
     def keep(self, name: str, error: Exception) -> None:
-        """``error`` of the user's code ``name`` is for the next poll."""
-        # A close may come before any other call of the user's.
+        """Keep ``error`` of the application's code ``name`` for the next poll."""
+        # A close may come before any other call of the application.
         what = type(error).__name__
         self._log.warning("%s raised %s; the next poll does, too", name, what, exc_info=error)
         if all(repr(error) != repr(one) for one in self.errors):
             self.errors.append(error)
 
-    # One that takes long
+    # A callback that takes long
 
     def raise_pending(self) -> None:
-        """Raise what callbacks raised, or ConsumerStalled where one goes on for too long.
+        """Raise an error of a callback, or ConsumerStalled where one goes on for too long.
 
         That is raised again after as long.
         """
@@ -129,7 +128,7 @@ class RebalanceListenerInvoker:
         )
 
     def health(self) -> CallbackHealth | None:
-        """The callback that is under way."""
+        """The callback that is running."""
         from kclient.consumer.health import CallbackHealth
 
         calls = self._calls

@@ -1,10 +1,10 @@
 """The steps of ``async for``: one record each. One source, two builds.
 
 Compiled a second time as ``_record_iterator_c``; ``poller`` makes the iterator of the build that
-runs. A step that finds a record at hand must cost next to nothing: in the compiled build
-it is no coroutine, but an object with a coroutine's methods, which hands its record over without
-an exception. All others are ``RecordIterator.following``, a coroutine. No clock and no rules of
-consuming here: those are in ``poller``.
+runs. A step with a buffered record must cost next to nothing: in the compiled build it is no
+coroutine, but an object with a coroutine's methods, which returns its record without an exception.
+All others are ``RecordIterator.following``, a coroutine. No clock and no rules of consuming here:
+those are in ``poller``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if not cython.compiled:
 @cython.final
 @cython.cclass
 class IteratorBuffer:
-    """Records that an ``async for`` has taken and not handed over yet. One per consumer.
+    """Records that an ``async for`` has taken and not returned yet. One per consumer.
 
     Attributes:
         left: An iterator over them.
-        turn_at: When the loop gets its next turn. Of all iterators together: who makes a new one
-            for each record must not put it off.
+        turn_at: When to yield to the loop next. Shared by all iterators: a new one for each record
+            must not put it off.
     """
 
     __slots__ = ("left", "turn_at")
@@ -69,9 +69,9 @@ class RecordIterator:
         Args:
             poller: Takes records and holds the iterator_buffer.
             converts: The consumer has deserializers.
-            clock: Tells seconds of work.
+            clock: Returns seconds of work.
             real: ``clock`` is ``time.monotonic``, which the compiled build reads by itself.
-            turn: Seconds after which the loop gets a turn.
+            turn: Seconds after which it yields to the loop.
         """
         self._poller = poller
         self._iterator_buffer: IteratorBuffer = poller.iterator_buffer
@@ -90,7 +90,7 @@ class RecordIterator:
         return self.following(None)
 
     def _is_due(self) -> bool:
-        """Whether others must get a turn of the loop first."""
+        """Whether it must yield to the loop first."""
         now = monotonic() if self._real else self._clock()
         return now >= self._iterator_buffer.turn_at
 
@@ -102,17 +102,17 @@ class RecordIterator:
         return None
 
     async def following(self, due: bool | None) -> Any:
-        """The next record as the user gets it, waited for where it must be.
+        """Return the next record as the application gets it, and wait for it where needed.
 
-        ``due`` is whether others must get a turn first, if that was asked: it is asked once per
-        step, since each look at a clock of effort counts as some, in both builds alike.
+        ``due`` is whether it must yield to the loop first, if that was checked: it is checked once
+        per step, since each read of a work clock counts as work, in both builds alike.
         """
         if self._is_due() if due is None else due:
             try:
                 await self._poller.others()
             finally:
-                # Where it is cancelled the loop had its turn: a short timeout must not meet a
-                # turn that is due each time, and never get a record.
+                # A cancelled yield counts as well: else a short timeout would meet one that is
+                # due each time, and never get a record.
                 self._iterator_buffer.turn_at = self._clock() + self._turn
         for record in self._iterator_buffer.left:
             found = self._poller.converted(record) if self._converts else record
@@ -130,7 +130,7 @@ class RecordIterator:
 @cython.freelist(8)
 @cython.cclass
 class NextRecord:
-    """One step under way: to tasks and to ``await`` what the coroutine ``following`` would be."""
+    """One step: to tasks and to ``await`` it is what the coroutine ``following`` would be."""
 
     __slots__ = ("_iterator", "_slow")
 
@@ -148,7 +148,7 @@ class NextRecord:
         return self.send(None)
 
     def begin(self) -> Any:
-        """The record where one is at hand; None where ``_slow`` has to find it."""
+        """Return the record if one is buffered; None where ``_slow`` has to find it."""
         iterator = self._iterator
         if iterator is None:
             raise RuntimeError("cannot reuse already awaited coroutine")
@@ -160,7 +160,7 @@ class NextRecord:
         return record
 
     def send(self, value: Any) -> Any:
-        """Go on, as ``coroutine.send`` does."""
+        """Continue, as ``coroutine.send`` does."""
         if self._slow is None:
             record = self.begin()
             if record is not None:
@@ -177,7 +177,7 @@ class NextRecord:
         return self._slow.throw(*error)
 
     def close(self) -> None:
-        """Give it up, as ``coroutine.close`` does."""
+        """Abandon the step, as ``coroutine.close`` does."""
         self._iterator = None
         if self._slow is not None:
             self._slow.close()

@@ -1,7 +1,8 @@
-"""What a consumer gives: the shape of a record with typed key and value, and its two makers.
+"""What a consumer returns: the shape of a record with typed key and value, and its two makers.
 
-Without deserializers a consumer gives ``kclient.Record`` as it is, which has this shape with bytes.
-With one, each record is wrapped in a ``DeserializedRecord``. Used by ``poller``; no state here.
+Without deserializers a consumer returns ``kclient.Record`` as it is, which has this shape with
+bytes. With one, each record is wrapped in a ``DeserializedRecord``. Used by ``poller``; no state
+here.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ K_co = TypeVar("K_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
 
 Convert: TypeAlias = Callable[["Record"], Any]
-"""Makes of a record what the user gets, or raises DeserializationFailed."""
+"""Converts a record for the application, or raises DeserializationFailed."""
 
 
 class ConsumerRecord(Protocol[K_co, V_co]):
-    """A record as a ``Consumer[K, V]`` gives it."""
+    """A record as a ``Consumer[K, V]`` returns it."""
 
     @property
     def topic(self) -> str:
@@ -47,7 +48,7 @@ class ConsumerRecord(Protocol[K_co, V_co]):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether the producer or the broker gave the timestamp."""
+        """Whether the producer or the broker set the timestamp."""
 
     @property
     def key(self) -> K_co:
@@ -79,7 +80,7 @@ class ConsumerRecord(Protocol[K_co, V_co]):
 
 
 def _of_raw(name: str, doc: str) -> Any:
-    """A property that is that of the record as stored."""
+    """A property that reads the same attribute of the stored record."""
     return property(attrgetter(f"raw.{name}"), doc=doc)
 
 

@@ -1,8 +1,8 @@
-"""What the user hears of partitions that can't be read, sans-IO: that is an error, never silence.
+"""Detects partitions that can't be read, sans-IO: poll raises an error instead of staying silent.
 
-``StallDetector`` and ``NoPositionCheck`` are asked by ``poller``: about partitions that get no
-answers, and about those that nobody said where to read. ``positions`` asks ``unrouted_error`` about
-those that ``FetchScheduler`` found no broker for.
+``poller`` calls ``StallDetector`` and ``NoPositionCheck``: for partitions that get no responses,
+and for those without a position. ``positions`` calls ``unrouted_error`` for those that
+``FetchScheduler`` found no broker for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 LOOKS = 10
-"""Looks per patience; all partitions are walked in each."""
+"""Checks per patience; all partitions are walked in each."""
 SUSPICIOUS = 0.8
-"""Part of the patience after which a partition is suspected. Nobody is accused by one look alone:
-where the loop or the process stood still, answers wait that nobody could take."""
+"""Part of the patience after which a partition is suspected. A single check never raises: where the
+loop or the process stood still, there may be responses that were not processed yet."""
 UNKNOWN_GRACE: Final = 5.0
 """Seconds that a new topic may take until every broker knows it."""
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -37,14 +37,14 @@ _Mark = tuple[Phase, int, int | None]
 
 
 class StallDetector:
-    """Knows since when each partition that is wanted has had no answer.
+    """Knows since when each partition that is wanted has had no response.
 
-    It doesn't trust those who fetch: it only looks whether each assigned partition that is wanted
-    was asked for in a request that its broker has answered well lately, whatever else the room
-    believes; one whose position isn't known yet was not.
+    It doesn't rely on the fetch tasks: it only checks whether each assigned partition that is
+    wanted was part of a request that its broker has responded well to lately, whatever the state of
+    the other modules; one whose position isn't known yet was not.
 
     Args:
-        patience: Seconds that one may have none.
+        patience: Seconds without a response after which a partition is stalled.
     """
 
     def __init__(self, patience: float) -> None:
@@ -53,7 +53,7 @@ class StallDetector:
         self._suspects: dict[PartitionState, tuple[int | None, float]] = {}
         self._reported: dict[PartitionState, tuple[_Mark, float]] = {}
         self.next_look = 0.0
-        """When ``check`` looks again."""
+        """When ``check`` runs next."""
 
     def has_reported(
         self, state: PartitionState, queues: Mapping[int, BrokerQueue], now: Callable[[], float]
@@ -73,10 +73,10 @@ class StallDetector:
         full: bool = False,
         throttled: Collection[int] = (),
     ) -> None:
-        """Raise ConsumerStalled where a partition has had no answer for too long.
+        """Raise ConsumerStalled where a partition has had no response for too long.
 
-        It is raised again after as long. ``full``: no broker is asked, for want of room.
-        ``throttled``: Brokers that a quota forbids to ask now (KIP-219), which is no stall.
+        It is raised again after as long. ``full``: nothing is fetched, for want of memory.
+        ``throttled``: Brokers that a quota forbids requests to (KIP-219), which is no stall.
         """
         if now < self.next_look:
             return
@@ -114,28 +114,28 @@ class StallDetector:
     def _waits_since(
         self, state: PartitionState, queues: Mapping[int, BrokerQueue], now: float
     ) -> float | None:
-        """Since when it has had no answer; None where none is due."""
+        """Since when it has had no response; None where none is expected."""
         if state.paused or state.buffered_bytes or state.phase is Phase.NO_POSITION:
             return None
         mark = _mark(state)
         known, since = self._since.get(state, (mark, now))
         if known != mark or state.error is not None:
-            since = now  # what is known about it is told, too
+            since = now  # poll raises what is known about it
         queue = queues.get(state.node_id) if state.node_id is not None else None
         if queue is None or state.topic_partition not in queue.session.asked:
             return since
         answered = queue.answered_at
-        heard = queue.told_at if answered is None else max(queue.told_at, answered)
-        return since if heard <= since else min(heard, now)
+        latest = queue.told_at if answered is None else max(queue.told_at, answered)
+        return since if latest <= since else min(latest, now)
 
 
 def _is_throttled(state: PartitionState, throttled: Collection[int]) -> bool:
-    """Whether a quota may be what it waits for: of its broker, or of its group's coordinator."""
+    """Whether it may wait because of a quota: of its broker, or of its group's coordinator."""
     return state.node_id in throttled or state.phase is Phase.AWAITING_COMMITTED
 
 
 def _mark(state: PartitionState) -> _Mark:
-    """Where it is: if that is another one than at the last look, the patience begins anew."""
+    """Its state: if it differs from that at the previous check, the patience starts over."""
     return state.phase, state.restarts, state.fetch_offset
 
 
@@ -159,15 +159,15 @@ def _error(
 
 
 class NoPositionCheck:
-    """Knows which partitions without a position the user was told of.
+    """Knows for which partitions without a position poll has raised NoPosition.
 
-    One such partition must not hold the others up, so it is told once for each loss of a position,
-    and again now and then; but where there is nothing else to read, every call says so: it would
-    wait in vain.
+    One such partition must not hold the others up, so NoPosition is raised once for each loss of a
+    position, and again now and then; but where there is nothing else to read, every call raises it:
+    it would wait in vain.
 
     Args:
         subscription: Has the partitions.
-        again: Seconds after which the same is told again.
+        again: Seconds after which the same error is raised again.
     """
 
     def __init__(self, subscription: Subscription, again: float) -> None:
@@ -176,7 +176,7 @@ class NoPositionCheck:
         self._told: dict[PartitionState, tuple[int, float]] = {}
 
     def check(self, now: float) -> None:
-        """Raise NoPosition where the user has to hear of it."""
+        """Raise NoPosition where poll has to."""
         subscription = self._subscription
         if subscription.settled:
             if self._told:
@@ -191,16 +191,16 @@ class NoPositionCheck:
         waits = any(
             not state.paused and state.phase is not Phase.NO_POSITION for state in subscription
         )
-        untold = []
+        unreported = []
         for state in missing:
             position_version, at = before.get(state, (-1, now))
             if waits and position_version == state.position_version and now - at < self._again:
                 self._told[state] = (position_version, at)
             else:
                 self._told[state] = (state.position_version, now)
-                untold.append(state)
-        if untold:
-            raise _no_position(untold)
+                unreported.append(state)
+        if unreported:
+            raise _no_position(unreported)
 
 
 def _nothing(*, grouped: bool) -> NoPosition:
@@ -223,19 +223,19 @@ def _no_position(missing: Sequence[PartitionState]) -> NoPosition:
 def unrouted_error(
     view: Cluster, partition: TopicPartition, waited: float, patience: float, *, unknown: bool
 ) -> KafkaError | None:
-    """The error that says why ``partition`` can't be read; None as long as it may come.
+    """The error why ``partition`` can't be read; None as long as it may become readable.
 
     One without a leader is waited for, though not for ever in silence; a topic that doesn't exist,
-    or may not be seen, is an error that poll raises, again and again but not in a rush, while the
-    others go on.
+    or that may not be seen, is an error that poll raises, again and again but with a delay, while
+    the others go on.
 
     Args:
-        view: The cluster as it is known.
-        partition: One without a broker to ask.
+        view: The current view of the cluster.
+        partition: One without a broker to fetch from.
         waited: Seconds for which that has been so.
-        patience: Seconds after which the user hears even of what may pass by itself.
-        unknown: Brokers agree for ``UNKNOWN_GRACE`` seconds that they don't know its topic; one
-            response proves nothing, as its broker may lag behind.
+        patience: Seconds after which poll raises even an error that may pass by itself.
+        unknown: Brokers have reported for ``UNKNOWN_GRACE`` seconds that they don't know its topic;
+            a single response proves nothing, as its broker may lag behind.
     """
     error = _final(view, partition, waited, unknown=unknown)
     if error is None and waited >= patience:
@@ -251,7 +251,7 @@ def _final(
 ) -> KafkaError | None:
     topic = view.topic(partition.topic)
     if topic is None:
-        return None  # no answer about it yet
+        return None  # no response about it yet
     code = view.topic_error(partition.topic)
     if code and code not in _UNKNOWN:
         info = TABLE.get(code)

@@ -1,10 +1,10 @@
-"""What is assigned and where each partition stands, sans-IO: the one writer of positions.
+"""The assigned partitions and their positions, sans-IO: the one writer of positions.
 
 The consumer's calls (assign, seek, pause), the offset lookups and the fetch buffer all change a
 partition through the methods here; its phases are in ``partition_state``. ``positions`` and
-``committed_offsets`` ask for what needs a lookup, ``fetch_scheduler`` for what can be fetched. No
-decisions on about brokers or groups: ``rebalance`` gives and takes partitions as the user's
-``assign`` does.
+``committed_offsets`` query it for partitions that need a lookup, ``fetch_scheduler`` for those that
+can be fetched. It makes no decisions about brokers or groups: ``rebalance`` assigns and revokes
+partitions as the application's ``assign`` does.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class Subscription:
     Attributes:
         topics: Topics of which all partitions are to be read; empty where single ones were
             assigned.
-        grouped: The group's coordinator may know where to begin, or gives the partitions itself.
-        expecting: Partitions may come: of topics that are subscribed to in a group. poll_count:
-        Counts the calls of the user; what was handed over before the latest one is finished.
-        recall: Gives back what was taken and not handed over yet. Called before a position is set:
-            what was taken for the old one must not be handed over after that.
+        grouped: The group's coordinator may know where to begin, or assigns the partitions itself.
+        expecting: Partitions may come: of topics that are subscribed to in a group.
+        poll_count: Counts the calls of the application; records returned before the latest one are
+            finished.
+        recall: Gives back records that were taken and not returned yet. Called before a position is
+            set: what was taken for the old one must not be returned after that.
         get: The state of a partition; None if it isn't assigned.
     """
 
@@ -56,13 +57,13 @@ class Subscription:
         """
         Args:
             default_reset: Where to start without a position; None makes that an error.
-            on_change: Told of the partitions whose wishes towards the brokers may have changed, so
-                that nobody has to look at all of them; of many that change together at once.
-            on_fetched: Told, in place of that, of a partition that is asked for at a later offset,
-                and in nothing else changed.
+            on_change: Called with the partitions whose fetch requests may have changed, so that
+                nothing has to examine all of them; once for many that change together.
+            on_fetched: Called, in place of that, with a partition that is to be fetched at a later
+                offset, and that changed in nothing else.
             recall, grouped: See the attributes.
-            facts_of: What the view tells of a partition that is assigned now: as ``see`` is told
-                later.
+            facts_of: Topic id and leader epoch, in the view, of a partition that is assigned now;
+                later ones come through ``update_metadata``.
             dismisses: Whether an error of a partition is not for the next poll.
         """
         self.default_reset = default_reset
@@ -94,7 +95,7 @@ class Subscription:
         return partition in self._states
 
     def require(self, partition: TopicPartition) -> PartitionState:
-        """The state of ``partition``, or InvalidArgument saying that it isn't assigned."""
+        """The state of ``partition``; raises InvalidArgument if it isn't assigned."""
         state = self._states.get(partition)
         if state is None:
             if self.expecting:
@@ -109,7 +110,7 @@ class Subscription:
         return state
 
     def assigned_topics(self) -> list[str]:
-        """Names of the topics that partitions are assigned of, each once."""
+        """Names of the topics of the assigned partitions, each once."""
         return list(self._by_topic)
 
     def of_topic(self, topic: str) -> Collection[PartitionState]:
@@ -117,7 +118,7 @@ class Subscription:
         return self._by_topic.get(topic, _NONE).values()
 
     def without_position(self) -> list[PartitionState]:
-        """Partitions that poll can't read before someone says where to start."""
+        """Partitions that poll can't read before a start position is set."""
         return [state for state in self.pending(Phase.NO_POSITION) if not state.paused]
 
     def pending(self, phase: Phase) -> list[PartitionState]:
@@ -132,7 +133,7 @@ class Subscription:
     # The assignment
 
     def assign(self, partitions: Iterable[TopicPartition], topics: Iterable[str] = ()) -> None:
-        """Replace the assignment; partitions that stay keep all they have.
+        """Replace the assignment; partitions that stay keep all their state.
 
         ``topics``: those of which these are all partitions, and new ones are to be read, too.
         """
@@ -148,7 +149,7 @@ class Subscription:
             self._on_change(removed + added)
 
     def give(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """The group also gives these; they are held until ``release``."""
+        """Also assign these, for the group; they are held until ``release``."""
         added = []
         for partition in partitions:
             if partition not in self._states:
@@ -160,7 +161,7 @@ class Subscription:
         return added
 
     def take_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group takes these, those of them that are assigned."""
+        """Revoke ``partitions`` for the group, those of them that are assigned."""
         self.recall()
         found = map(self._states.get, dict.fromkeys(partitions))
         removed = [state for state in found if state is not None]
@@ -170,7 +171,7 @@ class Subscription:
             self._on_change(removed)
 
     def add_new(self, partition: TopicPartition) -> None:
-        """Also assign a partition that came into being while its topic was being read.
+        """Also assign a partition that was created while its topic was being read.
 
         All of it is new, so it is read from its beginning whatever the policy says.
         """
@@ -179,7 +180,7 @@ class Subscription:
             self._on_change((state,))
 
     def remove(self, state: PartitionState) -> None:
-        """Take one partition away, as it isn't there any more."""
+        """Unassign one partition, as it doesn't exist any more."""
         self.recall()
         self._remove(state)
         self._on_change((state,))
@@ -251,7 +252,7 @@ class Subscription:
         by_user: bool = False,
         finished: tuple[int, int] | None = None,
     ) -> None:
-        """Look the position up anew; what is buffered belongs to the old one.
+        """Have the position looked up again; what is buffered belongs to the old one.
 
         ``finished``: as with ``seek``.
         """
@@ -266,9 +267,9 @@ class Subscription:
         self._place(state, None)
 
     def reset_out_of_range(self, state: PartitionState, to: Reset) -> bool:
-        """The leader has nothing at this offset. True where it wasn't the first time in a row.
+        """Reset, as the leader has nothing at this offset. True if this isn't the first in a row.
 
-        Then the lookup and the fetch contradict each other, and should not do so in a rush.
+        Then the lookup and the fetch contradict each other, and should not do so without delay.
         """
         again = state.resets
         self.ask_reset(state, to)
@@ -277,11 +278,11 @@ class Subscription:
         return again > 0
 
     def in_range(self, state: PartitionState) -> None:
-        """The broker has the offset that was asked for."""
+        """Record that the broker has the requested offset."""
         state.failures = state.resets = 0
 
     def lose_position(self, state: PartitionState) -> None:
-        """The position means nothing any more: reset it by policy, if there is one."""
+        """Drop a position that is void: reset it by policy, if there is one."""
         if self.default_reset is not None:
             self.ask_reset(state, self.default_reset)
         else:
@@ -293,11 +294,11 @@ class Subscription:
     def finish_resets(
         self, answers: Iterable[tuple[PartitionState, int, int, int]]
     ) -> list[PartitionState]:
-        """The answers of a lookup. Returns the partitions of those that don't come too late.
+        """Apply the results of a lookup. Returns the partitions whose results don't come too late.
 
-        Each answer is of (partition, position_version, offset, leader epoch). The position_version
-        is the partition's from when it was asked: the same question asked again wants another
-        answer, since the end moves, and a topic may have been made anew.
+        Each result is (partition, position version, offset, leader epoch). The version is the
+        partition's at the time of the request: after another reset the same lookup needs another
+        result, since the end moves, and a topic may have been recreated.
         """
         placed = []
         waiting, done = Phase.AWAITING_RESET, PhaseEvent.RESET_DONE
@@ -319,7 +320,7 @@ class Subscription:
     def committed_found(
         self, state: PartitionState, position_version: int, offset: int, leader_epoch: int
     ) -> bool:
-        """The group has committed ``offset``. False where the answer comes too late."""
+        """Begin at ``offset``, which the group has committed. False where it comes too late."""
         if not self._awaits_committed(state, position_version):
             return False
         self._apply(state, PhaseEvent.COMMITTED_FOUND)
@@ -331,7 +332,7 @@ class Subscription:
         return True
 
     def nothing_committed(self, state: PartitionState, position_version: int) -> bool:
-        """The group has committed nothing: the reset policy counts. False where it is too late."""
+        """Apply the reset policy, as the group has committed nothing. False if it is too late."""
         if not self._awaits_committed(state, position_version):
             return False
         self._apply(state, PhaseEvent.NOTHING_COMMITTED)
@@ -354,8 +355,8 @@ class Subscription:
         """Offset and leader epoch for an automatic commit; None for no commit.
 
         That is the offset up to which the application has finished what it consumed since
-        ``state.base``, else ``state.kept``. The caller has called ``recall``: what was taken and
-        not handed over is not finished.
+        ``state.base``, else ``state.kept``. The caller has called ``recall``: records that were
+        taken and not returned are not finished.
         """
         at = self.reached(state, in_hand)
         return state.kept if at is None or at[0] == state.base else at
@@ -370,12 +371,12 @@ class Subscription:
         if first is None or first[0] == state.base:
             return state.kept
         if state.explicit and state.base is not None and first[0] < state.base:
-            return state.kept  # it was handed over before the explicit commit
+            return state.kept  # it was returned before the explicit commit
         return first
 
     @staticmethod
     def _begin(state: PartitionState, base: int | None, kept: tuple[int, int] | None) -> None:
-        """Nothing was consumed from ``base`` on yet; an explicit commit stands until then."""
+        """Nothing was consumed from ``base`` on yet; an explicit commit is kept until then."""
         state.explicit = state.explicit and state.position == state.base
         state.chosen = False
         state.base, state.kept = base, kept
@@ -411,7 +412,7 @@ class Subscription:
     def finish(
         self, partition: TopicPartition, offset: int, leader_epoch: int, *, at_least: bool
     ) -> None:
-        """The user says, by committing it, how far it has finished what the latest call gave."""
+        """Record how far the application has finished the latest records, as it commits that."""
         state = self._states.get(partition)
         if state is None or state.poll_count != self.poll_count or state.finished is None:
             return
@@ -420,27 +421,27 @@ class Subscription:
         self._said[state] = self.poll_count
 
     def on_poll(self) -> None:
-        """The user called: all that was handed over before is finished."""
+        """Count a call of the application: all records returned before are finished."""
         self.poll_count += 1
 
     def finish_all(self) -> None:
-        """All that was handed over is finished, but where a commit of the user's said otherwise."""
-        said = [
+        """Finish all returned records, except where a commit by the application set an offset."""
+        committed = [
             one
             for one, poll_count in self._said.items()
             if poll_count == one.poll_count == self.poll_count
         ]
         self._said.clear()
         self.on_poll()
-        for state in said:
+        for state in committed:
             state.poll_count = self.poll_count
 
     def advance(
         self, state: PartitionState, offset: int, leader_epoch: int, *, handed: bool = True
     ) -> None:
-        """Records up to ``offset`` are handed over, or skipped since nobody may see them.
+        """Move the position to ``offset``: records were returned, or skipped as not visible.
 
-        ``handed``: False where there was none to hand over; an explicit commit outlasts that.
+        ``handed``: False where there was none to return; an explicit commit outlasts that.
         """
         if handed:
             state.former_id = None  # what is committed from now on was read from the new topic
@@ -450,24 +451,24 @@ class Subscription:
             state.poll_count = self.poll_count
             state.finished, state.finished_epoch = state.position, state.position_epoch
         if offset != state.position:
-            state.failures = 0  # to have looked at a batch is no progress: it may fail yet
+            state.failures = 0  # reading a batch alone is no progress: it may fail yet
         state.position = offset
         if leader_epoch >= 0:
             state.position_epoch = leader_epoch
 
     def fetched_to(self, state: PartitionState, offset: int) -> None:
-        """Data up to ``offset`` is buffered."""
+        """Record that data up to ``offset`` is buffered."""
         state.fetch_offset = offset
         state.resets = 0
         self._on_fetched(state)
 
     def rewind_fetch(self, state: PartitionState) -> None:
-        """What was buffered beyond the position is gone: fetch it again."""
+        """Fetch again from the position on, as what was buffered beyond it was dropped."""
         state.fetch_offset = state.position
         self._on_change((state,))
 
     def fetch_anew(self, state: PartitionState) -> None:
-        """The log has the position, but maybe not what was taken or buffered beyond it."""
+        """Fetch again what was taken or buffered beyond the position, which the log still has."""
         position, epoch = state.position, state.position_epoch
         if position is not None:
             self.seek(state, position, epoch, by_user=False)
@@ -475,25 +476,25 @@ class Subscription:
     def update_metadata(
         self, state: PartitionState, topic_id: bytes | None, leader_epoch: int
     ) -> bool:
-        """The view of the cluster tells of the partition. True where its topic was made anew.
+        """Apply the view's topic id and leader epoch. True where the topic was recreated.
 
-        Then the position is one of a log that is gone, and epochs begin again.
+        Then the position is one of a deleted log, and epochs begin again.
 
-        An epoch above that of the last record read means another leader, whose log may part from
+        An epoch above that of the last record read means another leader, whose log may diverge from
         the one that was read. The view takes an epoch back only where a higher one was wrong;
-        brokers refuse whoever names an epoch that never was, so it is taken back here too.
+        brokers refuse requests with an epoch that never was, so it is taken back here too.
 
         Args:
             state: The partition.
-            topic_id: None where the view knows none; nothing is learnt from that.
+            topic_id: None where the view knows none; the present one is kept then.
             leader_epoch: Likewise, below 0.
         """
         before = state.topic_id
         another = topic_id is not None and topic_id != before
-        made_anew = another and before is not None
+        recreated = another and before is not None
         if another:
             state.topic_id = topic_id
-        if made_anew:
+        if recreated:
             state.former_id = before
             state.explicit = False  # brokers delete the offsets of a topic with it
             state.leader_epoch = NO_EPOCH
@@ -505,12 +506,12 @@ class Subscription:
             read_before = 0 <= state.position_epoch < leader_epoch
             if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
                 self._apply(state, PhaseEvent.LEADER_CHANGED)
-        if another and state.position is not None:  # else nothing is asked for
+        if another and state.position is not None:  # else nothing is fetched
             self._on_change((state,))
-        return made_anew
+        return recreated
 
     def finish_validation(self, state: PartitionState, leader_epoch: int) -> None:
-        """The log of the leader of ``leader_epoch`` contains the position."""
+        """Resume fetching: the log of the leader of ``leader_epoch`` contains the position."""
         if state.assigned and state.phase is Phase.VALIDATING:
             if leader_epoch == state.leader_epoch:
                 self._apply(state, PhaseEvent.VALIDATED)
@@ -520,17 +521,17 @@ class Subscription:
     # Pausing, failing
 
     def pause(self, state: PartitionState) -> None:
-        """Stop fetching and handing over; twice is once."""
+        """Stop fetching and returning records; pausing twice is pausing once."""
         state.kept_back = True
         self._rest((state,))
 
     def resume(self, state: PartitionState) -> None:
-        """Go on; nothing happens to a partition that isn't paused."""
+        """Resume; does nothing for a partition that isn't paused."""
         state.kept_back = False
         self._rest((state,))
 
     def hold(self, states: Iterable[PartitionState]) -> None:
-        """As ``pause``, for the group: whether the user paused them, too, is kept apart."""
+        """As ``pause``, for the group: a pause by the application is kept apart."""
         self.recall()
         held = list(states)
         for state in held:
@@ -545,12 +546,12 @@ class Subscription:
         self._rest(released)
 
     def crowd(self, state: PartitionState, *, crowded: bool) -> None:
-        """As ``pause`` and ``resume``, for whoever hands records to handlers."""
+        """As ``pause`` and ``resume``, for the run that passes records to handlers."""
         state.crowded = crowded
         self._rest((state,))
 
     def _rest(self, states: Iterable[PartitionState]) -> None:
-        """What the user and the group want of these may have changed."""
+        """Update whether ``states`` are paused, by the application, the group or handlers."""
         changed = []
         for state in states:
             rests = state.kept_back or state.held or state.crowded
@@ -562,13 +563,13 @@ class Subscription:
             self._on_change(changed)
 
     def back_off(self, state: PartitionState, until: float) -> None:
-        """Don't ask a broker for it before ``until``."""
+        """Send no request for it before ``until``."""
         state.failures += 1
         state.retry_at = until
         self._on_change((state,))
 
     def retry_now(self, state: PartitionState) -> None:
-        """What it backed off from is settled."""
+        """End its back-off, as the reason for it doesn't apply any more."""
         state.retry_at = 0.0
         self._on_change((state,))
 
@@ -586,14 +587,14 @@ class Subscription:
         return any(not state.paused for state in self._failed.values())
 
     def take_error(self) -> KafkaError | None:
-        """The oldest error that poll has to raise, once; those of paused partitions wait."""
+        """Take the oldest error that poll has to raise; those of paused partitions wait."""
         for state in self._failed.values():
             if not state.paused:
                 return self.take_error_of(state)
         return None
 
     def take_error_of(self, state: PartitionState) -> KafkaError | None:
-        """The error that waits for one partition, once."""
+        """Take the pending error of one partition."""
         self._failed.pop(state.topic_partition, None)
         error, state.error = state.error, None
         return error
@@ -603,7 +604,7 @@ class Subscription:
         self._on_change((state,))
 
     def _set(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
-        """Where it stands from now on, and all trouble with where it stood is forgotten."""
+        """Set the position, and forget all errors of the previous one."""
         state.position_version += 1
         state.position = state.fetch_offset = offset
         state.position_epoch = leader_epoch

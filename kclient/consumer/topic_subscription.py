@@ -1,8 +1,7 @@
-"""TopicSubscription: the topics that a consumer in a group subscribes to, as the cluster has them
-now.
+"""TopicSubscription: the topics that a consumer in a group subscribes to, from the current view.
 
-Kept by ``rebalance``. A pattern means other topics with each view, and a name may be that of none;
-one broker that lags behind proves neither. Has no tasks.
+Kept by ``rebalance``. A pattern matches other topics with each view, and a name may be of no topic;
+a single broker, which may lag behind, proves neither. Has no tasks.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 LOOK = 2.0
-"""Seconds between two looks whether all names are of topics."""
+"""Seconds between two checks whether all names are of topics."""
 
 
 class TopicSubscription:
-    """What is subscribed to.
+    """The topics that are subscribed to.
 
     Args:
         core: The client's.
@@ -52,7 +51,7 @@ class TopicSubscription:
         self._pins: dict[str, tuple[str, ...]] = {}
 
     def subscribe(self, topic_filter: TopicFilter) -> None:
-        """Want these topics, in place of those of before."""
+        """Subscribe to these topics, in place of the previous ones."""
         metadata = self._core.metadata
         if topic_filter.pattern is not None and self.topic_filter.pattern is None:
             metadata.watch_all()
@@ -63,7 +62,7 @@ class TopicSubscription:
         metadata.request_update()
 
     def join(self) -> tuple[str, ...]:
-        """The topics that a JoinGroup names now."""
+        """Return the topics to name in a JoinGroup now."""
         self.joined = self.topics_in(self._core.metadata.view)
         self.pin("matched", self.joined if self.topic_filter.pattern is not None else ())
         return self.joined
@@ -73,19 +72,19 @@ class TopicSubscription:
         return self.topic_filter.pattern is not None and is_unknown(error)
 
     def topics_in(self, view: Cluster) -> tuple[str, ...]:
-        """What is meant, by ``view``; a listing that lacks a topic proves nothing yet."""
+        """The subscribed topics in ``view``; a listing that lacks a topic proves nothing yet."""
         topics = self.topic_filter.topics_in(view)
         missing, means = set(self.joined).difference(topics), self.topic_filter.means
         stay = [topic for topic in missing if means(topic, view) and not self.is_gone(topic)]
         return tuple(sorted((*topics, *stay))) if stay else topics
 
     def is_gone(self, topic: str) -> bool:
-        """Whether brokers have kept saying that there is no such topic: one of them may lag."""
-        since = self._lacking.get(topic, 0.0)  # what was said before says nothing of now
+        """Whether brokers keep reporting the topic as unknown: a single one may lag."""
+        since = self._lacking.get(topic, 0.0)  # earlier reports don't count
         return self._core.metadata.confirmed_unknown(topic, since, UNKNOWN_TOPIC_GRACE)
 
     def pin(self, why: str, topics: Iterable[str]) -> None:
-        """Keep ``topics`` in the view, in place of those of before that were kept for ``why``."""
+        """Keep ``topics`` in the view, in place of the previous ones that were kept for ``why``."""
         metadata, before = self._core.metadata, self._pins.get(why, ())
         after = tuple(topics)
         for topic in after:
@@ -96,16 +95,16 @@ class TopicSubscription:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names that are of no topic, as was sure at the latest look."""
+        """Subscribed names of which the latest check confirmed that no topic has them."""
         return tuple(sorted(set(self._gone).intersection(self.lacking()))) if self._gone else ()
 
     def lacking(self) -> list[str]:
-        """Names of which no topic is known, sure or not."""
+        """Subscribed names without a known topic, confirmed or not."""
         count_of = self._core.metadata.view.partition_count
         return [topic for topic in self.topic_filter.topics if count_of(topic) is None]
 
     def refresh(self) -> None:
-        """Ask for what is lacking, not too often, and see what is sure by now."""
+        """Request metadata of missing topics, not too often, and check which are surely unknown."""
         now = self._core.clock.now()
         if now < self._look_at:
             return
@@ -117,20 +116,20 @@ class TopicSubscription:
         self._gone = tuple(filter(self.is_gone, lacking)) if lacking else ()
 
     def check(self) -> None:
-        """Raise UnknownTopicOrPartition where names are of no topic: once, and again after long."""
+        """Raise UnknownTopicOrPartition for names without a topic: once, and again after long."""
         self.refresh()
         unknown, now = self.unknown, self._core.clock.now()
         again = now - self._core.config.api_timeout
         before = self._told
         self._told = {topic: before[topic] for topic in unknown if before.get(topic, again) > again}
-        untold = [topic for topic in unknown if topic not in self._told]
-        if not untold:
+        unreported = [topic for topic in unknown if topic not in self._told]
+        if not unreported:
             return
-        self._told.update(dict.fromkeys(untold, now))
+        self._told.update(dict.fromkeys(unreported, now))
         others = len(self.topic_filter.topics) > len(unknown)
         meanwhile = "; the other topics are read meanwhile" if others else ""
         error = UnknownTopicOrPartition(
-            f"no broker knows topic {some_of(untold)}, which this consumer subscribes to",
+            f"no broker knows topic {some_of(unreported)}, which this consumer subscribes to",
             hint=f"create it, or check its spelling{meanwhile}",
         )
         self._log.warning("%s", error)

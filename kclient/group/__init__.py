@@ -1,6 +1,6 @@
-"""The group room: membership in a group, whatever its members share out.
+"""The group package: membership in a group, whatever its members assign among themselves.
 
-``GroupMember`` is its public door, for worker pools and the like; ``consumer`` builds on
+``GroupMember`` is its public entry point, for worker pools and the like; ``consumer`` builds on
 ``Membership``, ``Coordinator`` and ``GroupOffsets``. It knows nothing of records.
 """
 

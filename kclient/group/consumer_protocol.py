@@ -1,9 +1,9 @@
-"""What consumers of a group tell each other, as bytes: subscriptions and assignments. Sans-IO.
+"""What consumers of a group exchange, as bytes: subscriptions and assignments. Sans-IO.
 
-A consumer writes its own subscription, and everybody's assignments when it leads; it reads its own
+A consumer writes its own subscription, and all members' assignments when it leads; it reads its own
 assignment, and the others' subscriptions. The coordinator passes these bytes on unread. Both are
 written as Java's client writes them, byte for byte: in the newest version, with sorted topics.
-Whoever wrote what is read here isn't trusted: whatever can't be read is a ProtocolError.
+Data from other members isn't trusted: whatever can't be read is a ProtocolError.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION = struct.Struct(">h")
 
 
 def encode_subscription(sub: MemberSubscription) -> bytes:
-    """The metadata of a JoinGroup. ``instance_id`` isn't part of it: the coordinator adds that.
+    """Encode the metadata of a JoinGroup, without ``instance_id``, which the coordinator adds.
 
     Raises:
         ProtocolError: A name is too long.
@@ -52,11 +52,11 @@ def encode_subscription(sub: MemberSubscription) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
-    """What a member wants. What it owns may be anything: assignors pass over what doesn't exist.
+    """Decode a member's subscription. Its owned partitions may be any: assignors check them.
 
     Args:
         data: The metadata of its JoinGroup.
-        instance_id: Its ``group_instance_id``, which the coordinator tells.
+        instance_id: Its ``group_instance_id``, which the coordinator reports.
 
     Raises:
         ProtocolError: These bytes are no subscription.
@@ -75,7 +75,7 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSu
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None
 ) -> bytes:
-    """The assignment of one member, for SyncGroup.
+    """Encode the assignment of one member, for SyncGroup.
 
     Raises:
         ProtocolError: A name is too long.
@@ -88,7 +88,7 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What the leader gave us, each partition once; nothing where it left us out.
+    """Decode the assignment from the leader, each partition once; empty where it left us out.
 
     Raises:
         ProtocolError: These bytes are no assignment, or a partition is negative.
@@ -114,7 +114,7 @@ def _encode(message: Message) -> bytes:
 
 
 def _decode(kind: type[M], data: bytes) -> M:
-    """Newer versions only add at the end, so that they are read as the newest that we know."""
+    """Decode ``data``; newer versions only add at the end, so they are read as the newest known."""
     if len(data) < _VERSION.size:
         raise ProtocolError(
             f"{kind.__name__} needs {_VERSION.size} bytes for its version, not {len(data)}",
@@ -126,11 +126,11 @@ def _decode(kind: type[M], data: bytes) -> M:
     version = min(version, kind.MAX_VERSION)
     if version >= kind.MIN_VERSION:
         try:
-            # Not `decode`, to which bytes after what it knows are an error.
+            # Not `decode`, which treats unknown trailing bytes as an error.
             return kind._read(data, _VERSION.size, len(data), version)[0]
         except DECODE_ERRORS:
             pass
-    return kind.decode(data, version, _VERSION.size)  # which says what is wrong
+    return kind.decode(data, version, _VERSION.size)  # which raises what is wrong
 
 
 def _flat(

@@ -1,9 +1,9 @@
 """Coordinator: which broker leads a group, and requests to it.
 
-One per client that uses a group. ``Membership`` and ``GroupOffsets`` send through it; whether they
-repeat a request, and what an error means for a membership, is not its business. It asks any broker
-that has little to do who the coordinator is, keeps the answer until somebody finds that broker
-gone, and has no task.
+One per client that uses a group. ``Membership`` and ``GroupOffsets`` send through it; they decide
+whether to repeat a request, and what an error means for a membership. It looks the coordinator up
+at any broker with little load, keeps the result until that broker turns out to be the wrong one or
+unreachable, and has no task.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 PATIENCE = 3.0
-"""Seconds for which a broker may think about who coordinates, before another one is asked too.
+"""Seconds that a broker may take to find the coordinator, before another one is asked too.
 
-Doubled with each one in a row that says nothing."""
+Doubled with each one in a row that doesn't respond."""
 
 _GROUP = 0
 _GONE = (ConnectionLost, BrokerUnreachable, RequestTimedOut)
@@ -43,7 +43,7 @@ class Coordinator:
     """The coordinator of one group.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         group_id: The group.
 
     Attributes:
@@ -63,13 +63,13 @@ class Coordinator:
 
     @property
     def name(self) -> str | None:
-        """The broker as texts name it; None while it isn't known."""
+        """The broker as error texts name it; None while it isn't known."""
         return None if self.node_id is None else self._core.calls.name_of(self.node_id)
 
     # Finding it
 
     async def find(self, deadline: float) -> int:
-        """Return the node id of the coordinator, looking for it as long as need be.
+        """Return the node id of the coordinator, looking it up as long as needed.
 
         Without suspending where it is known.
 
@@ -78,7 +78,7 @@ class Coordinator:
 
         Raises:
             RequestTimedOut: It wasn't found in time; the text has why.
-            GroupAuthorizationFailed, InvalidGroupId, ...: No broker will ever tell.
+            GroupAuthorizationFailed, InvalidGroupId, ...: No broker will ever report it.
             ClientClosed, BackgroundTaskDied: The client ended meanwhile.
 
         Cancellation: leaves nothing behind.
@@ -97,7 +97,7 @@ class Coordinator:
                 await retry_state.recover(error, self._core.calls.name_of(self._asked), version)
 
     async def _locate(self, deadline: float) -> int:
-        """One attempt."""
+        """Make one attempt to look it up."""
         if self.node_id is not None:
             return self.node_id
         asking = self._asking if self._asking is not None else self._ask()
@@ -121,7 +121,7 @@ class Coordinator:
         return found.node_id
 
     def _named_in(self, response: FindCoordinatorResponse, asked: int | None) -> Broker:
-        """The broker that ``response`` names; its error, where it has one, is raised."""
+        """The broker that ``response`` names; raises the error of the response, if it has one."""
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             raise broker_error(
@@ -134,7 +134,7 @@ class Coordinator:
         return Broker(found.node_id, found.host, found.port, known.rack if known else None)
 
     def _ask(self) -> RequestFuture[FindCoordinatorResponse]:
-        """Have a broker asked, unless one is: whoever needs the answer shares it."""
+        """Send a lookup, unless one is in flight: all waiters share its response."""
         network = self._core.network
         others = [n for n in self._core.metadata.view.brokers if n != self._silent]
         self._asked = network.least_loaded(others) if others else None
@@ -157,16 +157,16 @@ class Coordinator:
         return FindCoordinatorRequest(key=self.group_id, key_type=_GROUP)
 
     async def confirm(self, node_id: int, limit: float) -> None:
-        """Ask the coordinator itself whether it is the coordinator, and believe what it says.
+        """Have the coordinator itself confirm its role, and believe its response.
 
-        For those who wait for an answer that may take long, such as that of a JoinGroup.
+        For callers that wait for a response that may take long, such as that of a JoinGroup.
 
         Args:
-            node_id: Whom to ask.
-            limit: On the client's clock, until when an answer must be there.
+            node_id: The broker to ask.
+            limit: On the client's clock, until when it must have responded.
 
         Raises:
-            KafkaError: It isn't, or gave no answer; ``lost`` was called.
+            KafkaError: It isn't the coordinator, or didn't respond; ``lost`` was called.
         """
         try:
             response = await self._core.network.send(
@@ -183,10 +183,10 @@ class Coordinator:
     # Losing it
 
     def lost(self, node_id: int, error: KafkaError) -> None:
-        """``node_id`` turned out not to be the coordinator, or not to answer.
+        """Forget ``node_id``, which turned out not to be the coordinator, or not to respond.
 
-        Where it is silent, whoever waits for an answer from it gets ``ConnectionLost`` at once:
-        the group may have gone to another broker by now.
+        Where it doesn't respond, requests that wait for it fail with ``ConnectionLost`` at once:
+        the group may have moved to another broker by now.
         """
         silent = not isinstance(error, BrokerError)
         if self.node_id == node_id:
@@ -197,16 +197,16 @@ class Coordinator:
             return
         for request in [held for held, at in self._held.items() if at == node_id]:
             del self._held[request]
-            gone = ConnectionLost(
+            failure = ConnectionLost(
                 f"{self._core.calls.name_of(node_id)} was given up as coordinator of group "
                 f"{self.group_id} while it owed an answer: {error}",
                 node_id=node_id,
             )
-            gone.__cause__ = error
-            request.fail(gone)
+            failure.__cause__ = error
+            request.fail(failure)
 
     def abandon(self, request: RequestFuture[Any], error: KafkaError) -> None:
-        """Fail what ``send`` gave, if it has no outcome yet: nobody will answer it any more."""
+        """Fail a request made by ``send``, if it has no outcome yet: no response will come."""
         if self._held.pop(request, None) is not None:
             request.fail(error)
 
@@ -223,16 +223,16 @@ class Coordinator:
         caller_deadline: float = math.inf,
         max_version: int | None = None,
     ) -> RequestFuture[Any]:
-        """Send one request to ``node_id``, once; it fails early where the node is given up.
+        """Send one request to ``node_id``, once; it fails early when the node is dropped.
 
         Args:
-            node_id: The coordinator, as ``find`` gave it.
+            node_id: The coordinator, as ``find`` returned it.
             request: A message, or a callable that makes it for the negotiated version.
             api: The request's class.
-            lane: GROUP for what parks at the broker, else GENERAL.
+            lane: GROUP for requests that wait at the broker, else GENERAL.
             timeout: Seconds, after which its connection is closed; ``request_timeout`` by default.
             caller_deadline: On the client's clock, until when there must be an outcome.
-            max_version: Highest version that the caller can make use of; None for no limit.
+            max_version: Highest version that the caller can use; None for no limit.
         """
         sent = self._core.network.send(
             node_id,

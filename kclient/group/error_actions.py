@@ -1,11 +1,12 @@
 """What each error code means for a membership: one table of (API, code). Sans-IO.
 
-``joining``, ``heartbeats`` and ``membership`` ask ``action_for`` after each answer; this is the one
-place of the room where codes become decisions. ``HINTS`` say what the user can do about some.
+``joining``, ``heartbeats`` and ``membership`` call ``action_for`` after each response; this is the
+one place of the package where codes become decisions. ``HINTS`` are remedies for some of them.
 
-FATAL is only what stays as it is whatever others do: a setting of ours (session timeout, group id,
-protocols, what brokers are too old for) or a name that another member bears now. Rights are given
-and taken, groups have room again, brokers get well: such a refusal is LATER, or RETRY.
+FATAL is only an error that lasts whatever other members do: a setting of ours (session timeout,
+group id, protocols, or one that the brokers are too old for) or a name that another member has now.
+Authorizations are granted and removed, groups get space again, brokers recover: such an error is
+LATER, or RETRY.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Api(enum.Enum):
-    """Whose answer it is."""
+    """The API of a response."""
 
     FIND = "FindCoordinator"
     JOIN = "JoinGroup"
@@ -71,7 +72,7 @@ ERROR_ACTIONS: Final[Mapping[Api, Mapping[int, ErrorAction]]] = {
         **_COORDINATOR,
         **_ENDED,
         _C.MEMBER_ID_REQUIRED: _V.TAKE_ID,
-        # Brokers say so while they write down what they were about to answer.
+        # Brokers report it while they write to the log what they were about to respond.
         _C.REBALANCE_IN_PROGRESS: _V.RETRY,
         _C.UNKNOWN_SERVER_ERROR: _V.RETRY,
         # Only another setting helps, of this member or of all the others.
@@ -85,7 +86,7 @@ ERROR_ACTIONS: Final[Mapping[Api, Mapping[int, ErrorAction]]] = {
     },
     Api.SYNC: {
         **_ENDED,
-        # Another coordinator knows what is in the log: not a generation that was incomplete.
+        # Another coordinator knows what is in the log: not an incomplete generation.
         _C.COORDINATOR_LOAD_IN_PROGRESS: _V.REJOIN,
         _C.COORDINATOR_NOT_AVAILABLE: _V.REJOIN,
         _C.NOT_COORDINATOR: _V.REJOIN,
@@ -97,7 +98,7 @@ ERROR_ACTIONS: Final[Mapping[Api, Mapping[int, ErrorAction]]] = {
         **_COORDINATOR,
         **_ENDED,
         _C.UNKNOWN_SERVER_ERROR: _V.RETRY,
-        # Nothing is lost before the session is over; then the join tells more.
+        # Nothing is lost before the session is over; then the join reports more.
         _C.GROUP_AUTHORIZATION_FAILED: _V.RETRY,
     },
     Api.LEAVE: {
@@ -124,14 +125,14 @@ HINTS: Final[Mapping[int, str]] = {
 STATIC_HINTS: Final[Mapping[int, str]] = {
     _C.UNSUPPORTED_VERSION: "group_instance_id needs brokers from 2.3 on"
 }
-"""Those for static members only."""
+"""Hints for static members only."""
 
 
 def action_for(api: Api, code: int) -> ErrorAction:
-    """What ``code`` (not 0) in the answer of ``api`` means.
+    """The action after ``code`` (not 0) in the response of ``api``.
 
-    Of the codes that nobody expects, those that call themselves retriable are; of a heartbeat, a
-    commit or a leave the others change nothing, for a join or sync they may pass.
+    Of unexpected codes, retriable ones are retried; for a heartbeat, a commit or a leave the others
+    change nothing, for a join or sync they may pass.
     """
     found = ERROR_ACTIONS[api].get(code)
     if found is not None:

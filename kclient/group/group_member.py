@@ -1,7 +1,8 @@
-"""GroupMember: the public door to groups that share out something else than topics.
+"""GroupMember: the public entry point to groups whose members assign something else than topics.
 
 For worker pools, schedulers, the leaders of a fleet: whatever Kafka's group protocol can elect and
-tell. Thin: ``Membership`` takes part, ``user_protocol`` calls the user's code. No rules here.
+distribute. Thin: ``Membership`` takes part, ``user_protocol`` calls the application's code. It has
+no rules.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 
 @frozen
 class GroupMemberHealth(Snapshot, Frozen):
-    """A snapshot of how a ``GroupMember`` is.
+    """A snapshot of the health of a ``GroupMember``.
 
     Attributes:
         client: Connections, metadata, internal tasks.
         group: The membership.
-        running: Which function of the protocol is under way, such as ``on_revoked``; None if none.
+        running: Which function of the protocol is running, such as ``on_revoked``; None if none.
         running_for: For how many seconds.
-        failure: Why it will never be a member, as text; None where that isn't so.
-        stalled: What runs does so for ``rebalance_timeout`` or longer.
-        ok: The client runs, the group has given it an assignment, and nothing is stalled.
+        failure: Why it can never be a member, as text; None where that isn't so.
+        stalled: The running function does so for ``rebalance_timeout`` or longer.
+        ok: The client runs, it has an assignment from the group, and nothing is stalled.
     """
 
     client: Health
@@ -58,31 +59,30 @@ class GroupMemberHealth(Snapshot, Frozen):
 
     @property
     def ok(self) -> bool:
-        """The client runs, the group has given it an assignment, and no function of the protocol
-        is stalled."""
+        """Whether the client runs, it has an assignment, and no protocol function is stalled."""
         return self.client.state == "running" and self.group.joined and not self.stalled
 
 
 class GroupMember(AsyncOnly):
-    """A member of a group whose members share out whatever the user's protocol says.
+    """A member of a group whose members assign work by the application's own protocol.
 
-    The group elects a leader among its members, whose ``protocol.assign`` is told the metadata of
-    all and says what each of them gets. A member that dies or leaves, or calls ``rejoin``, makes
-    the group share out anew. Brokers only pass bytes around.
+    The group elects a leader among its members; its ``protocol.assign`` gets the metadata of all
+    members and returns what each of them gets. When a member dies or leaves, or calls ``rejoin``,
+    the leader assigns again. Brokers only pass bytes around.
 
     The constructor does no I/O: enter it with ``async with``, or call ``start`` and ``close``.
     Tasks: those of ``Membership``, from ``start`` to ``close``.
 
-    What the protocol's functions raise is logged, and raised by the next call of ``joined``,
+    Errors of the protocol's functions are logged, and raised by the next call of ``joined``,
     ``wait_for_rebalance`` or a step of ``assignments``; the membership goes on.
 
     Args:
         bootstrap: ``"host:port"``, several with commas, or a sequence of them; None for
             that of ``config``.
         group: The group's name; None for that of ``config``.
-        protocol: How it shares out; see ``GroupProtocol``.
+        protocol: How work is assigned; see ``GroupProtocol``.
         config: Settings, if they are kept in one value.
-        observers: Are told of events.
+        observers: Receive events.
         dialer: Opens connections; sockets by default.
         **settings: Single settings, over ``config``; see ``GroupMemberConfig``.
 
@@ -151,19 +151,19 @@ class GroupMember(AsyncOnly):
         self._started = True
 
     async def close(self, timeout: float = CLOSE_TIMEOUT, *, leave: bool | None = None) -> None:
-        """Give up what is ours (``on_revoked``), leave the group, disconnect. Twice is fine.
+        """Revoke the assignment (``on_revoked``), leave the group, disconnect. Twice is fine.
 
-        Those who wait get ClientClosed; an ``async for`` over ``assignments`` ends.
+        Pending calls raise ClientClosed; an ``async for`` over ``assignments`` ends.
 
         Args:
             timeout: Seconds after which it ends whatever the protocol, brokers or network do, but
                 for a moment. A function of the protocol that runs on though it is cancelled is
-                let go. Of several calls at once, the one with the least time counts.
-            leave: Whether the group is told. None: yes, unless there is a ``group_instance_id``:
-                such a member may come back within ``session_timeout`` and nobody notices.
+                abandoned. Of several calls at once, the one with the least time counts.
+            leave: Whether to send LeaveGroup. None: yes, unless there is a ``group_instance_id``:
+                such a member may come back within ``session_timeout`` without a rebalance.
 
         Raises:
-            InvalidArgument: A timeout or ``leave`` that can't be; nothing is closed.
+            InvalidArgument: An invalid timeout or ``leave``; nothing is closed.
             WrongContext: Called from another loop, thread or process than ``start``, or by one of
                 the protocol's functions, which it would wait for.
 
@@ -194,7 +194,7 @@ class GroupMember(AsyncOnly):
                 await self._membership.close(
                     "the member is closed", deadline, tell=self._leave, catch_up=True
                 )
-        except TimeoutError:  # no time is left, but for what must be given up
+        except TimeoutError:  # no time is left, except for what must be revoked
             now = self._core.clock.now()
             await self._membership.close("", now, tell=False, catch_up=True)
         finally:
@@ -214,38 +214,38 @@ class GroupMember(AsyncOnly):
         """``close``. Cancellation: as there."""
         await self.close()
 
-    # What is ours
+    # The assignment
 
     @property
     def assignment(self) -> GroupAssignment | None:
-        """What is ours; None outside of the group and, unless cooperative, while it rebalances."""
+        """The assignment; None outside the group and, unless cooperative, while it rebalances."""
         return self._host.assignment
 
     @property
     def generation(self) -> int | None:
-        """Of the group; None while we are no member."""
+        """The group's generation; None while this is no member."""
         generation = self._membership.generation
         return None if generation is None else generation.generation_id
 
     async def joined(self, timeout: float | None = None) -> GroupAssignment:
-        """Wait until the group has given us something, and return it; at once if it has.
+        """Wait until the group has assigned something, and return it; at once if it has.
 
         Args:
             timeout: Seconds; None waits for as long as it takes.
 
         Returns:
-            What is ours now.
+            The current assignment.
 
         Raises:
-            RequestTimedOut: It hasn't; the text has what the membership is at, and the latest
+            RequestTimedOut: It hasn't; the text has the state of the membership, and the latest
                 trouble.
-            FencedInstanceId, InconsistentGroupProtocol, InvalidSessionTimeout, ...: It will never
-                be a member; the text says what to do. Every later call raises it as well.
+            FencedInstanceId, InconsistentGroupProtocol, InvalidSessionTimeout, ...: It can never
+                be a member; the text has a remedy. Every later call raises it as well.
             GroupAuthorizationFailed, GroupMaxSizeReached, ...: It was refused, once for each of its
                 attempts: it goes on trying, every 30 s in the end. Call again to wait on.
             ConsumerStalled: A function of the protocol has not ended within ``rebalance_timeout``;
-                once for each such time. The log tells of it at half of that.
-            Exception: What a function of the protocol raised, once.
+                once for each such time. The log has a warning at half of that.
+            Exception: The error that a function of the protocol raised, once.
             ClientClosed, BackgroundTaskDied, WrongContext: The client can't be used (any more).
 
         Cancellation: leaves nothing behind; the membership isn't touched.
@@ -257,13 +257,13 @@ class GroupMember(AsyncOnly):
         return await self._wait(0, timeout)
 
     async def wait_for_rebalance(self, timeout: float | None = None) -> GroupAssignment:
-        """Wait for the next assignment after the one that is ours now.
+        """Wait for the next assignment after the current one.
 
         Args:
             timeout: Seconds; None waits for as long as it takes.
 
         Returns:
-            What is ours then. Where the group rebalanced several times, the latest.
+            The assignment then. Where the group rebalanced several times, the latest.
 
         Raises:
             RequestTimedOut: There was none in time.
@@ -278,25 +278,25 @@ class GroupMember(AsyncOnly):
         return await self._wait(self._host.serial, timeout)
 
     def assignments(self) -> AsyncIterator[GroupAssignment]:
-        """What is ours now, if anything is, and then every later assignment, for ``async for``.
+        """The current assignment, if there is one, and every later one, for ``async for``.
 
-        Whoever comes late gets the latest only. It ends when the member is closed: whoever waited
-        when the last one came gets that, though it may be given up by then. It raises what
-        ``joined`` does, and can be asked on after what goes by.
+        A late reader gets the latest one only. It ends when the member is closed: a pending step
+        gets the last assignment, though it may be revoked by then. It raises what ``joined`` does,
+        and can be continued after errors that pass.
         """
         return _Assignments(self)
 
     def rejoin(self, reason: str) -> None:
-        """Have the group share out anew, as the metadata of this member has changed.
+        """Request a new assignment, as the metadata of this member has changed.
 
-        Returns at once. The group does so where the metadata that the protocol gives is another
-        one than before, or this member leads.
+        Returns at once. The group rebalances if the protocol's metadata differs from before, or if
+        this member leads.
 
         Args:
             reason: For the coordinator's log, where brokers are 3.2 or newer.
 
         Raises:
-            KafkaError: It will never be a member; see ``joined``.
+            KafkaError: It can never be a member; see ``joined``.
             InvalidArgument: ``reason`` is no text that UTF-8 can encode.
             ClientClosed, BackgroundTaskDied, WrongContext: The client can't be used (any more).
         """
@@ -310,7 +310,7 @@ class GroupMember(AsyncOnly):
     async def _wait(
         self, after: int, timeout: float | None, *, to_the_end: bool = False
     ) -> GroupAssignment:
-        """``to_the_end``: what came just before the close counts, too."""
+        """``to_the_end``: an assignment just before the close counts, too."""
         core, host = self._core, self._host
         core.check_usable()
         deadline = math.inf if timeout is None else core.clock.now() + call_timeout(timeout)
@@ -319,7 +319,7 @@ class GroupMember(AsyncOnly):
         while True:
             closing = self._closing.begun
             if closing and waited and to_the_end and host.serial > after and host.latest:
-                return host.latest  # the close was quicker than we are
+                return host.latest  # the close was quicker than this call
             core.check_usable()
             if closing:
                 raise ClientClosed("this client is being closed", hint="make a new one")
@@ -345,10 +345,10 @@ class GroupMember(AsyncOnly):
             f"{health.state}{doing}{trouble}"
         )
 
-    # Looking at it
+    # Health
 
     def health(self) -> GroupMemberHealth:
-        """A snapshot of how the member is; free to call at any time.
+        """A snapshot of the member's health; free to call at any time.
 
         Raises:
             WrongContext: Called from another loop, thread or process than ``start``.
@@ -365,7 +365,7 @@ class GroupMember(AsyncOnly):
         )
 
     def metrics(self) -> dict[str, float]:
-        """All counters and gauges by name, ``room.what``."""
+        """All counters and gauges by name, ``package.what``."""
         return self._core.metrics()
 
 
@@ -380,7 +380,7 @@ class _Assignments:
         return self
 
     async def __anext__(self) -> GroupAssignment:
-        """The next one. Cancellation: none is left out by it."""
+        """Return the next one. Cancellation: skips none."""
         member = self._member
         try:
             found = await member._wait(self._seen, None, to_the_end=True)

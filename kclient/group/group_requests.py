@@ -1,4 +1,4 @@
-"""The requests of a member of a classic group, and what their answers hold, by version. Sans-IO.
+"""The requests of a member of a classic group, and its responses, by version. Sans-IO.
 
 ``membership`` and ``heartbeats`` send what is made here. What older versions lack: a rebalance
 timeout (JoinGroup 0: the session's counts), a member id before the first join (below 4), static
@@ -36,12 +36,12 @@ LONGEST_REASON = 255
 
 @frozen
 class GroupRequests(Frozen):
-    """What all requests of one member have in common.
+    """The data that all requests of one member have in common.
 
     Attributes:
         group_id: The group.
         instance_id: ``group_instance_id``; None for a dynamic member.
-        session_ms: Milliseconds without a heartbeat after which a member counts as gone.
+        session_ms: Milliseconds without a heartbeat after which a member is removed.
         rebalance_ms: Milliseconds that members have to join again.
         protocol_type: The same for all members of a group.
     """
@@ -55,7 +55,7 @@ class GroupRequests(Frozen):
     def join(
         self, member_id: str, protocols: Sequence[MemberProtocol], reason: str, version: int
     ) -> JoinGroupRequest:
-        """Raises NoCommonVersion for a static member below version 5: it would be none there."""
+        """Build a JoinGroup; raises NoCommonVersion for a static member below version 5."""
         if self.instance_id is not None and version < FIRST_STATIC_JOIN:
             raise NoCommonVersion(
                 f"group {self.group_id}: group_instance_id={self.instance_id!r} can't be used",
@@ -73,11 +73,11 @@ class GroupRequests(Frozen):
         )
 
     def gives_id(self, member_id: str, version: int) -> bool:
-        """Whether that JoinGroup is answered at once, with an id to ask again with (KIP-394)."""
+        """Whether the response comes at once, with an id to join again with (KIP-394)."""
         return not member_id and self.instance_id is None and version >= FIRST_JOIN_FOR_ID
 
     def sync(self, generation: Generation, shares: Mapping[str, bytes]) -> SyncGroupRequest:
-        """``shares``: of the leader, by member id; of all others nothing."""
+        """Build a SyncGroup. ``shares``: the leader's assignments by member id, else empty."""
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=generation.generation_id,
@@ -91,7 +91,7 @@ class GroupRequests(Frozen):
         )
 
     def heartbeat(self, generation: Generation) -> HeartbeatRequest:
-        """We are here still."""
+        """Build a Heartbeat."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=generation.generation_id,
@@ -100,7 +100,7 @@ class GroupRequests(Frozen):
         )
 
     def leave(self, member_id: str, reason: str, version: int) -> LeaveGroupRequest:
-        """We go."""
+        """Build a LeaveGroup."""
         if version < FIRST_STATIC_LEAVE:
             return LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
         one = MemberIdentity(
@@ -110,10 +110,10 @@ class GroupRequests(Frozen):
         )
         return LeaveGroupRequest(group_id=self.group_id, members=[one])
 
-    # Answers
+    # Responses
 
     def generation(self, answer: JoinGroupResponse) -> Generation:
-        """The generation that a JoinGroup was answered with."""
+        """The generation in a JoinGroup response."""
         return Generation(
             answer.generation_id,
             answer.member_id,
@@ -123,7 +123,7 @@ class GroupRequests(Frozen):
         )
 
     def members(self, answer: JoinGroupResponse) -> list[JoinedMember]:
-        """All members, as the leader is told; nothing for the others."""
+        """All members, in the response to the leader; none in those to the others."""
         return [
             JoinedMember(one.member_id, one.group_instance_id, bytes(one.metadata))
             for one in answer.members
@@ -132,13 +132,13 @@ class GroupRequests(Frozen):
     def agrees(
         self, answer: JoinGroupResponse | SyncGroupResponse, generation: Generation | None = None
     ) -> bool:
-        """Whether it is about our protocol, as far as it tells."""
+        """Whether the response is about our protocol, as far as its version has that."""
         if answer.protocol_type not in (None, "", self.protocol_type):
             return False
         return generation is None or answer.protocol_name in (None, "", generation.protocol)
 
     def nonsense(self, answer: JoinGroupResponse, offered: Collection[str]) -> str | None:
-        """What no coordinator says to a member that offered these protocols; None: all is well."""
+        """Describe a response that fits none of the offered protocols; None: all is well."""
         if answer.protocol_name not in offered:
             names = ", ".join(sorted(offered))
             return f"protocol {answer.protocol_name!r}, while {names or 'none'} was offered"
@@ -147,15 +147,15 @@ class GroupRequests(Frozen):
         return None
 
     def refusal(self, api: Api, code: int, node_id: int | None) -> BrokerError:
-        """``code`` in an answer of ``node_id`` as the error that names group and member."""
-        who, hint = f"group {self.group_id}", HINTS.get(code)
+        """Make of ``code`` in a response of ``node_id`` the error that names group and member."""
+        subject, hint = f"group {self.group_id}", HINTS.get(code)
         if self.instance_id is not None:
-            who += f" as group_instance_id {self.instance_id}"
+            subject += f" as group_instance_id {self.instance_id}"
             hint = hint or STATIC_HINTS.get(code)
-        return broker_error(code, f"{api.value} of {who} failed", node_id=node_id, hint=hint)
+        return broker_error(code, f"{api.value} of {subject} failed", node_id=node_id, hint=hint)
 
     def leave_error(self, answer: LeaveGroupResponse) -> int:
-        """The error that calls for another attempt; 0 for none."""
+        """The error that requires another attempt; 0 for none."""
         code = answer.error_code
         if not code and answer.members:
             code = answer.members[0].error_code

@@ -1,10 +1,10 @@
-"""Heartbeats: tells the coordinator in time that a member is there, whatever else goes on.
+"""Heartbeats: keep a member in its group, whatever else goes on.
 
-``Membership`` has one. While a JoinGroup waits for the others they go on on another connection,
-though the coordinator expects none: one that froze or lost the group would never answer, and it
-tells, too, whether it waits for the others or the JoinGroup or its answer got lost on the way. What
-an answer means is decided in ``error_actions``; the membership is told, and nothing else is done
-here. It must not wait for user code.
+``Membership`` has one. While a JoinGroup waits for the other members they go on on another
+connection, though the coordinator expects none: one that froze or lost the group would never
+respond, and the responses show, too, whether it waits for the others or whether the JoinGroup or
+its response got lost on the way. ``error_actions`` decides what a response means; it is reported to
+the membership, and nothing else is done here. It must not wait for the application's code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.group")
 
 _LOST = 2
-"""Heartbeats in a row that say so until a JoinGroup counts as lost: one may overtake its answer."""
+"""Heartbeats in a row after which a JoinGroup counts as lost: one may overtake its response."""
 _NO_GENERATION = -1
 
 
@@ -41,12 +41,12 @@ class Heartbeats:
     Tasks: ``run``, one, of the membership.
 
     Args:
-        core: The client's inside.
-        coordinator: To whom they go.
-        member: Who sends them.
+        core: The client's core.
+        coordinator: Receives them.
+        member: The member that sends them.
         config: ``heartbeat_interval`` and ``session_timeout``.
         requests: Makes the requests.
-        membership: Is told what a heartbeat was refused with, and why the session is over.
+        membership: Is notified of error responses, and of the end of the session.
 
     Attributes:
         timer: When the next is due.
@@ -80,7 +80,7 @@ class Heartbeats:
         self._mute_until: float | None = None
 
     async def run(self) -> None:
-        """Beat when it is time, until cancelled."""
+        """Send heartbeats when they are due, until cancelled."""
         while True:
             now = self._core.clock.now()
             if self._member.at_risk and now >= self.timer.session_ends_at:
@@ -96,38 +96,40 @@ class Heartbeats:
                 await self._watch()
 
     def check_session(self) -> None:
-        """See whether the session is over by now, though ``run`` had no turn for that."""
+        """End the session if it is over by now, though ``run`` did not get to notice it."""
         if self._member.at_risk and self._core.clock.now() >= self.timer.session_ends_at:
             self._over()
 
     def begin(self) -> None:
-        """The coordinator has counted us in: the session runs from now on."""
+        """Start the session, as the coordinator has accepted the member."""
         self._failures = 0
         self.timer.answered(self._core.clock.now())
         self._wakeup.notify()
 
     def prove(self) -> None:
-        """An assignment came: send a heartbeat at once.
+        """Send a heartbeat at once, after an assignment.
 
-        Coordinators answer JoinGroup and SyncGroup of a stable group without counting that as a
+        Coordinators respond to JoinGroup and SyncGroup of a stable group without counting that as a
         sign of life: the session that they began before may be nearly over.
         """
         self.timer.due = self._core.clock.now()
         self._wakeup.notify()
 
     def wake(self) -> None:
-        """The member's state has changed."""
+        """Check the member's state, which has changed."""
         self._wakeup.notify()
 
     def watch_join(self, node_id: int | None, *, known: bool = True) -> None:
-        """A request is about to wait at ``node_id`` until others have done something; None: no
-        more. ``known``: our generation is in that broker's books."""
+        """Watch a request that will wait at ``node_id`` for other members; None: no more.
+
+        ``known``: that broker knows our generation.
+        """
         if node_id is not None and not self._member.sends_heartbeats:
             now, timer = self._core.clock.now(), self.timer
             timer.due = now + timer.interval
             if (
                 self._member.has_assignment
-            ):  # it has a session to lose, which began with the last answer
+            ):  # it has a session to lose, which began with the last response
                 timer.due = max(now, timer.answered_at + timer.interval)
         self.join_node, self._known, self._waits_for = node_id, known, None
         self._asked, self._at_once, self._misses = False, False, 0
@@ -135,21 +137,21 @@ class Heartbeats:
         self._wakeup.notify()
 
     def waits_for(self, sent: RequestFuture[Any]) -> None:
-        """The request that was parked."""
+        """Set the request that waits at the broker."""
         self._waits_for = sent
 
     def asked(self, *, at_once: bool) -> None:
-        """The JoinGroup is being written. ``at_once``: its answer waits for nobody."""
+        """The JoinGroup is being written. ``at_once``: its response waits for no other member."""
         self._asked, self._at_once = True, at_once
 
     def _next(self) -> float:
-        """When there is something to do."""
+        """When the next action is due."""
         end = self.timer.session_ends_at if self._member.at_risk else math.inf
         watches = self.join_node is not None and self._member.state is MemberState.JOINING
         return min(self.timer.due, end) if self._member.sends_heartbeats or watches else end
 
     def _look_at_the_clock(self, planned: float) -> None:
-        """A timer that comes late was kept from it: by user code, or as the process was stopped."""
+        """Log a timer that came late: user code blocked the loop, or the process was stopped."""
         if not self._member.sends_heartbeats or planned != self.timer.due:
             return
         late = self.timer.woke(self._core.clock.now())
@@ -201,7 +203,7 @@ class Heartbeats:
             return
         code = response.error_code
         if self._member.generation is not generation:
-            return  # the answer is about one that is over
+            return  # the response is about a generation that is over
         if not code:
             self._answered(sent)
             return
@@ -230,7 +232,7 @@ class Heartbeats:
         self._failures += 1
 
     async def _watch(self) -> None:
-        """A JoinGroup waits: see whether there is still somebody to answer it."""
+        """While a JoinGroup waits, check whether the broker can still respond to it."""
         node_id, sent = self.join_node, self._core.clock.now()
         assert node_id is not None
         limit = sent + self.timer.patience
@@ -267,36 +269,36 @@ class Heartbeats:
         waits_for: RequestFuture[Any],
         generation: Generation | None,
     ) -> None:
-        """A coordinator at which a JoinGroup should wait answered a heartbeat with ``code``."""
+        """Process ``code`` of a heartbeat sent to a coordinator where a JoinGroup should wait."""
         action = action_for(Api.HEARTBEAT, code) if code else ErrorAction.DONE
         member = self._member
-        if generation is None:  # a member is refused for its number, and who is none for its id
+        if generation is None:  # a member is refused for its generation, others for their id
             waits = action in (ErrorAction.DONE, ErrorAction.OVER, ErrorAction.REJOIN)
             missing = (
                 action in (ErrorAction.FORGET, ErrorAction.FATAL) and member.generation is None
             )
-        else:  # it is that of before for as long as joins are waited for
+        else:  # it is the previous one for as long as joins are waited for
             waits = action is ErrorAction.REJOIN
             missing = action in (ErrorAction.DONE, ErrorAction.OVER)
         if not waits and not missing:
             refused: KafkaError = self._requests.refusal(Api.HEARTBEAT, code, node_id)
-            if action is ErrorAction.ELSEWHERE:  # nor would it answer what waits there
+            if action is ErrorAction.ELSEWHERE:  # nor would it respond to the JoinGroup
                 refused = ConnectionLost(str(refused), node_id=node_id)
             self._failed(node_id, refused)
             if member.generation is not None:
                 self._membership.on_error_response(Api.HEARTBEAT, refused, code, member.generation)
             return
         if generation is not None and waits and self._mute_until is None:
-            # Whom it knows still a session after that has a JoinGroup there: others are put out.
+            # A member still known one session later has a JoinGroup there: others are removed.
             self._mute_until = sent + self.timer.session + self.timer.interval
         if generation is not None and action is ErrorAction.OVER:
-            self.timer.due = sent + self.timer.interval  # it was an answer, but says nothing for us
+            self.timer.due = sent + self.timer.interval  # a response, but no sign of the member
         else:
             self._answered(sent)
         self._count(waits_for, missing=missing)
 
     def _count(self, waits_for: RequestFuture[Any] | None, *, missing: bool) -> None:
-        """Is there nothing that a JoinGroup would wait for?"""
+        """Count responses in a row without a JoinGroup to wait for; abandon it after two."""
         self._misses = self._misses + 1 if missing and self._asked else 0
         if self._misses >= _LOST and waits_for is not None and self._waits_for is waits_for:
             node_id = self.join_node

@@ -1,8 +1,8 @@
-"""Joining: the attempts of a membership to get in: JoinGroup, the assignment, SyncGroup.
+"""Joining: the attempts of a membership to join: JoinGroup, the assignment, SyncGroup.
 
-``Membership`` has one and calls ``join`` and ``sync`` for as long as the state asks for them; each
-call is one attempt, with the back-off before it. What follows from an answer is told to ``member``;
-what ends a membership goes through the functions that it is given. It starts no task.
+``Membership`` has one and calls ``join`` and ``sync`` for as long as the state requires them; each
+call is one attempt, with the back-off before it. Outcomes are recorded in ``member``; what ends a
+membership goes through the objects that it is given. It starts no task.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ T = TypeVar("T")
 logger = logging.getLogger("kclient.group")
 
 SHY = Backoff(1.0, 30.0)
-"""Until the next attempt of who was refused in a way that may pass, got a share that is of no use,
-or led and couldn't assign: by then another one leads."""
+"""Until the next attempt of a member that was refused in a way that may pass, got an assignment
+that is of no use, or led and couldn't assign: by then another one leads."""
 LARGE = 1_000_000
 """Bytes of a group that ``message.max.bytes``, 1048588 by default, may refuse."""
 _SHY_LEAVE = 10.0
-"""Seconds that it takes at most to tell the others."""
+"""Seconds that LeaveGroup may take at most."""
 
 
 class InterruptibleWait:
-    """Waits of one task for brokers, which may become void meanwhile."""
+    """Waits of one task for brokers, which may be interrupted."""
 
     def __init__(self) -> None:
         self._timeout: asyncio.Timeout | None = None
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """Wait for ``work``, which raises no KafkaError, until ``interrupt``; None where that came.
+        """Wait for ``work``, which raises no KafkaError, until ``interrupt``, which makes it None.
 
         Cancellation: is that of ``work``.
         """
@@ -73,7 +73,7 @@ class InterruptibleWait:
             self._timeout = None
 
     def interrupt(self) -> None:
-        """End the wait that is under way, if one is."""
+        """End the pending wait, if there is one."""
         timeout, self._timeout = self._timeout, None
         if timeout is not None:
             timeout.reschedule(0.0)
@@ -83,21 +83,21 @@ class Joining:
     """The attempts of one member.
 
     Args:
-        core: The client's inside.
-        coordinator: To whom they go.
-        member: Who makes them.
-        heartbeats: Is told when a request parks and when a generation begins.
+        core: The client's core.
+        coordinator: Receives the requests.
+        member: The member that joins.
+        heartbeats: Is notified when a request waits at the broker and when a generation begins.
         requests: Makes the requests.
         rebalance_timeout: Seconds that the host's ``assign`` may take.
-        parking: Seconds for which a JoinGroup may wait at the coordinator. A SyncGroup is asked
-            again before that: it may be.
-        host: Whom the membership serves.
-        membership: Is told what ends it.
+        parking: Seconds for which a JoinGroup may wait at the coordinator. A SyncGroup, which may
+            be repeated, is sent again before that.
+        host: The host of the membership.
+        membership: Is notified of what ends it.
 
     Attributes:
         broker_wait: Its waits for brokers, and for the host's ``assign``.
-        nameless: A static member has asked without an id, and nobody has answered: the coordinator
-            may know it by its name.
+        nameless: A static member has joined without an id, and there was no response: the
+            coordinator may know it by its instance id.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Joining:
         self.forget_progress()
 
     def forget_progress(self, *, keep_id: bool = False) -> None:
-        """Of attempts to get in; ``keep_id``: but for where our id is known."""
+        """Reset the state of attempts; ``keep_id``: except for which node knows our id."""
         self._failures = 0
         self._rejoins = 0
         self._resigned = 0
@@ -152,13 +152,13 @@ class Joining:
             await calls.pause(wait)
 
     async def join(self) -> None:
-        """One attempt at JoinGroup."""
+        """Make one attempt at JoinGroup."""
         member, node_id, wanted = self._member, None, True
         attempt = member.attempt
         await self._back_off()
 
         def build(version: int) -> JoinGroupRequest:
-            if not wanted:  # a request outlives the wait for it: this one would be a ghost's
+            if not wanted:  # written after its wait was abandoned, it would join an orphaned member
                 raise KafkaError("nobody waits for this JoinGroup any more", maybe_written=False)
             self._heartbeats.asked(at_once=self._requests.gives_id(member.member_id, version))
             protocols = self._host.protocols()
@@ -173,7 +173,7 @@ class Joining:
             if member.attempt != attempt:
                 return
             self._check_id(node_id)
-            answer = await self._send_blocking(node_id, build, JoinGroupRequest, self._parking)
+            response = await self._send_blocking(node_id, build, JoinGroupRequest, self._parking)
         except KafkaError as error:
             if member.attempt == attempt:
                 self._unreached(node_id, error)
@@ -181,25 +181,25 @@ class Joining:
         finally:
             wanted = False
         if member.attempt != attempt:
-            return  # the wake-up with the answer was ahead of that of the interruption
+            return  # the wake-up with the response was ahead of the interruption
         self.nameless = False
-        code = answer.error_code
-        if not code and not self._requests.agrees(answer):
+        code = response.error_code
+        if not code and not self._requests.agrees(response):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code:
-            self._join_refused(code, node_id, answer.member_id)
+            self._join_refused(code, node_id, response.member_id)
             return
-        nonsense = self._requests.nonsense(answer, self._offered)
+        nonsense = self._requests.nonsense(response, self._offered)
         if nonsense is not None:
             why = f"JoinGroup of group {self._requests.group_id} was answered with {nonsense}"
             self._later(ProtocolError(why, node_id=node_id))
             return
-        generation = self._requests.generation(answer)
+        generation = self._requests.generation(response)
         if generation.member_id != member.member_id:
             self._provisional = node_id
         self._failures, self._shares, self._joined_at = 0, None, node_id
-        self._members = self._requests.members(answer) if generation.is_leader else ()
-        self._skip_assignment = answer.skip_assignment
+        self._members = self._requests.members(response) if generation.is_leader else ()
+        self._skip_assignment = response.skip_assignment
         member.joined(generation)
         self._heartbeats.begin()
         self._log.info(
@@ -211,11 +211,11 @@ class Joining:
         )
 
     def _check_id(self, node_id: int) -> None:
-        """Is our id known to this coordinator?
+        """Drop our id where this coordinator may not know it.
 
-        What a static member is given in place of its id gets into the log with the generation. A
-        coordinator that took over before that knows the one before, and would take us for somebody
-        else of our name.
+        The id that a static member gets in place of its old one is written to the log with the
+        generation. A coordinator that took over before that knows the old one, and would treat this
+        member as another one of the same name.
         """
         if self._provisional not in (None, node_id) and self._requests.instance_id is not None:
             self._member.take_id("")
@@ -245,7 +245,7 @@ class Joining:
         api: type[Request],
         timeout: float,
     ) -> Any:
-        """Send what waits at the coordinator until the others have done their part."""
+        """Send a request that waits at the coordinator until the others have done their part."""
         # A generation that was never complete isn't in the log: another coordinator lacks it.
         self._heartbeats.watch_join(node_id, known=self._joined_at in (None, node_id))
         sent = self._coordinator.send(node_id, build, api=api, lane=Lane.GROUP, timeout=timeout)
@@ -262,9 +262,9 @@ class Joining:
             self._heartbeats.watch_join(None)
 
     def _unreached(self, node_id: int | None, error: KafkaError) -> None:
-        """No answer: the next attempt may go to another broker."""
+        """Handle a missing response: the next attempt may go to another broker."""
         self._core.calls.check_ended()
-        # What can't be read may be readable the next time; what can't be written never is.
+        # A response that can't be read may be readable next time; an unwritable request never is.
         unwritable = isinstance(error, ProtocolError) and error.maybe_written is False
         refused = action_for(Api.FIND, error.code) if isinstance(error, BrokerError) else None
         if unwritable or refused is ErrorAction.FATAL or isinstance(error, NoCommonVersion):
@@ -279,7 +279,7 @@ class Joining:
         self._note(Api.JOIN if self._member.state is MemberState.JOINING else Api.SYNC, error)
 
     def _later(self, error: KafkaError) -> None:
-        """Refused in a way that may pass: the user hears of each attempt, so they are rare."""
+        """Handle a refusal that may pass: the application gets each of them, so they are rare."""
         wait = SHY.delay(self._refusals, self._core.rng)
         self._refusals += 1
         self._not_before = self._core.clock.now() + wait
@@ -300,9 +300,9 @@ class Joining:
     # Assigning
 
     async def sync(self) -> bytes | None:
-        """The generation is known: assign where we lead, and ask for our share.
+        """Assign partitions where this member leads, and request its own assignment.
 
-        One attempt; None where it brought nothing.
+        Makes one attempt, with the generation known; None where it brought nothing.
         """
         member, generation = self._member, self._member.generation
         assert generation is not None
@@ -315,22 +315,22 @@ class Joining:
         return await self.broker_wait.run(lambda: self._ask_share(generation))
 
     async def _assign(self, generation: Generation) -> Mapping[str, bytes] | None:
-        """What each member gets; None where that isn't to be sent any more."""
-        shares = await self._ask_host(generation)
-        if shares is None or self._member.generation is not generation:
+        """The assignment of each member; None where it isn't to be sent any more."""
+        assignments = await self._ask_host(generation)
+        if assignments is None or self._member.generation is not generation:
             return None
-        if not isinstance(shares, KafkaError):
-            # A static leader that came back (KIP-814): all keep what they have.
-            return {} if self._skip_assignment else shares
+        if not isinstance(assignments, KafkaError):
+            # A static leader that came back (KIP-814): all members keep what they have.
+            return {} if self._skip_assignment else assignments
         self._log.warning(
             "leader of group %s can't assign and leaves, so that another one leads: %s",
             self._requests.group_id,
-            shares,
+            assignments,
         )
         now, member_id = self._core.clock.now(), self._member.member_id
         self._not_before = now + SHY.delay(self._resigned, self._core.rng)
         self._resigned += 1
-        self._membership.over(shares, forget_id=True)
+        self._membership.over(assignments, forget_id=True)
         until = min(self._not_before, now + _SHY_LEAVE)
         await self._membership.send_leave_group(member_id, "the leader failed to assign", until)
         return None
@@ -348,7 +348,7 @@ class Joining:
         return error
 
     async def _ask_host(self, generation: Generation) -> Mapping[str, bytes] | KafkaError | None:
-        """For as long as the others wait; None where the membership ended meanwhile."""
+        """Call the host's ``assign``, with a time limit; None if the membership ended."""
         limit = self._patience
 
         async def ask() -> Mapping[str, bytes] | KafkaError:
@@ -370,7 +370,7 @@ class Joining:
         return await self.broker_wait.run(ask)
 
     async def _ask_share(self, generation: Generation) -> bytes | None:
-        """One attempt."""
+        """Make one attempt at SyncGroup."""
         member, node_id = self._member, None
         attempt = member.attempt
         await self._back_off()
@@ -380,23 +380,25 @@ class Joining:
             if member.attempt != attempt:
                 return None
             if node_id != self._joined_at:
-                # It knows what is in the log, and this generation isn't yet.
+                # It knows what is in the log, and this generation isn't there yet.
                 raise self._requests.refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
-            answer = await self._send_blocking(node_id, request, type(request), self._sync_patience)
+            response = await self._send_blocking(
+                node_id, request, type(request), self._sync_patience
+            )
         except KafkaError as error:
             if member.attempt != attempt:
                 return None
             if isinstance(error, BrokerError):
                 self._rejoin_from(error)
             else:
-                # Heartbeats tell meanwhile whether somebody is there: the answer alone is lost.
+                # Heartbeats show whether the coordinator is there: only the response is lost.
                 lost = isinstance(error, RequestTimedOut)
                 self._unreached(None if lost else node_id, error)
             return None
         if member.attempt != attempt:
             return None
-        code = answer.error_code
-        if not code and not self._requests.agrees(answer, generation):
+        code = response.error_code
+        if not code and not self._requests.agrees(response, generation):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code:
             self._sync_refused(code, node_id)
@@ -405,13 +407,13 @@ class Joining:
         self._heartbeats.prove()
         self._core.counters.add("group.rebalances")
         self.forget_progress()
-        return bytes(answer.assignment)
+        return bytes(response.assignment)
 
     def _sync_refused(self, code: int, node_id: int) -> None:
         error, action = self._requests.refusal(Api.SYNC, code, node_id), action_for(Api.SYNC, code)
         size = sum(map(len, (self._shares or {}).values()))
         size += sum(len(one.metadata) for one in self._members)
-        if code == ErrorCode.UNKNOWN_SERVER_ERROR and size > LARGE:  # it says no more than that
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR and size > LARGE:  # brokers report no more
             action = ErrorAction.LATER
             error.hint = (
                 f"metadata and shares of the group have {size} bytes in all, and brokers keep a "

@@ -1,18 +1,18 @@
-"""Member: who we are in a group and what is to be done next. Sans-IO, the one writer of it.
+"""Member: the state of one member of a group, and its next step. Sans-IO, the one writer of it.
 
-``membership`` does what the state asks for and tells of the outcome, ``heartbeats`` tells what
-the coordinator says meanwhile, the user may leave. Only the membership's one task makes the steps
-on the way in, so that it needs to look at the state alone to see whether what it did is void.
+``membership`` does what the state requires and records the outcome, ``heartbeats`` records the
+coordinator's responses meanwhile, the application may leave. Only the membership's one task makes
+the steps on the way in, so it only needs to check the state to see whether what it did is void.
 
-Who wants to be a member, or must join again, gives up first what the group may give to another
-(PREPARING), and sends JoinGroup (JOINING), which the coordinator answers when all members have
-joined or their time is up. That begins a generation; the leader says who gets what, and all ask
-for their share (SYNCING). Heartbeats keep a member in its group from then on (STABLE), and tell
-when the next rebalance begins; ``HeartbeatTimer`` says when they are due.
+A member that wants to join, or must join again, first revokes what the group may assign to another
+one (PREPARING), and sends JoinGroup (JOINING), to which the coordinator responds when all members
+have joined or their time is up. That begins a generation; the leader assigns, and all members
+request their assignment (SYNCING). Heartbeats keep a member in its group from then on (STABLE), and
+report when the next rebalance begins; ``HeartbeatTimer`` knows when they are due.
 
-Whoever was silent for a session, or is told that its membership is over, has lost what it was
-given: others may have it by now. It stops at once (LOST), says so to whom it serves, and joins
-again. That the coordinator moves to another broker is no event here: the generation goes with it.
+A member that was silent for a session, or whose membership was reported as over, has lost its
+assignment: others may have it by now. It stops at once (LOST), notifies its host, and joins again.
+That the coordinator moves to another broker is no event here: the generation goes with it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
 
 MOST_BYTES = 96 * 2**20
-"""Bytes of a member's metadata, or of all shares together. Brokers close the connection on a
+"""Bytes of a member's metadata, or of all assignments together. Brokers close the connection on a
 request over ``socket.request.max.bytes``, 100 MiB by default; the rest of that is for names."""
 
 
 class MemberState(enum.Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     OUTSIDE = "Not in the group, and not on its way into it."
     PREPARING = "A rebalance begins: what must be given up is being given up."
@@ -80,17 +80,17 @@ _OPEN = {MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING, Member
 
 @frozen
 class Generation(Frozen):
-    """Who we are in a group, as the coordinator knows us.
+    """The identity of this member in a group, as the coordinator knows it.
 
     Each rebalance begins a new one; commits carry the one that their records were read under, so
-    that the coordinator can refuse whoever was left behind.
+    that the coordinator can fence a member that was left behind.
 
     Attributes:
         generation_id: Its number.
-        member_id: Ours, given by the coordinator.
-        instance_id: Our ``group_instance_id``; None for a dynamic member.
-        protocol: What the members agreed on.
-        is_leader: Whether we assign.
+        member_id: The member's, assigned by the coordinator.
+        instance_id: Its ``group_instance_id``; None for a dynamic member.
+        protocol: The protocol that the members agreed on.
+        is_leader: Whether this member assigns.
     """
 
     generation_id: int
@@ -101,12 +101,12 @@ class Generation(Frozen):
 
 
 OUTSIDE = Generation(-1, "")
-"""Stands for no membership, as for commits of whoever assigns by hand."""
+"""Stands for no membership, as for commits of a consumer that assigns by hand."""
 
 
 @frozen
 class MemberProtocol(Frozen):
-    """A protocol that a member would speak, and its metadata, for JoinGroup."""
+    """A protocol that a member supports, and its metadata, for JoinGroup."""
 
     name: str
     metadata: bytes
@@ -114,7 +114,7 @@ class MemberProtocol(Frozen):
 
 @frozen
 class JoinedMember(Frozen):
-    """A member as the leader is told of it."""
+    """A member as it is passed to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -122,31 +122,31 @@ class JoinedMember(Frozen):
 
 
 class MembershipHost(Protocol):
-    """Whom a membership serves. All calls come from the membership's one task, one at a time.
+    """The user of a membership. All calls come from the membership's one task, one at a time.
 
-    None may raise: what a user's listener or assignor raises is for the user's next call.
+    None may raise: errors of the application's listener or assignor are for its next call.
     """
 
     protocol_type: str
     """The same for all members of a group, such as ``consumer``."""
 
     def protocols(self) -> Sequence[MemberProtocol]:
-        """What to offer in the JoinGroup that is sent now, in order of preference."""
+        """The protocols to offer in the JoinGroup being sent, in order of preference."""
 
     async def prepare(self, deadline: float) -> None:
-        """A rebalance begins: give up what must be given up before the group is joined again.
+        """A rebalance begins: revoke what must be revoked before the group is joined again.
 
-        Heartbeats go on meanwhile. Past ``deadline``, on the client's clock, the others don't wait
-        any longer.
+        Heartbeats go on meanwhile. After ``deadline``, on the client's clock, the other members
+        don't wait any longer.
         """
 
     def interrupt(self) -> None:
-        """The generation is over: ``prepare``, ``assigned`` or ``leaving`` waits in vain."""
+        """The generation is over: end the waits of ``prepare``, ``assigned`` or ``leaving``."""
 
     async def assign(
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
-        """We lead: what each member gets, by member id; an error where that can't be said.
+        """Assign as the leader: bytes by member id; an error where that isn't possible.
 
         More than ``MOST_BYTES`` in all count as such an error.
 
@@ -154,29 +154,35 @@ class MembershipHost(Protocol):
         """
 
     async def assigned(self, generation: Generation, assignment: bytes) -> KafkaError | None:
-        """The rebalance is over, and this is ours.
+        """The rebalance is over: take this assignment over.
 
-        An error where nothing can be done with it: the group is joined again after a while, which
+        Returns an error where it can't be used: the group is joined again after a while, which
         grows each time.
         """
 
     def shorten_deadline(self, deadline: float) -> None:
-        """``Membership.close`` came: what ``prepare`` and ``assigned`` wait for has no longer than
-        ``deadline``. Afterwards, ``leaving`` is called."""
+        """Shorten the waits of ``prepare`` and ``assigned`` to ``deadline``, for a close.
+
+        Afterwards, ``leaving`` is called.
+        """
 
     async def leaving(self, deadline: float) -> None:
-        """No rebalance comes any more, and we are a member still: give up everything, which others
-        are waited for until ``deadline``. The group is left a while later, whatever comes."""
+        """Revoke everything, as a member still, before the group is left; no rebalance follows.
+
+        It may wait for others until ``deadline``. The group is left a while later in any case.
+        """
 
     async def lost(self, error: KafkaError) -> None:
-        """We are no member any more: what was ours is, or may be, another's by now."""
+        """This is no member any more: others have, or may have, its assignment by now."""
 
     def on_join_refused(self, error: KafkaError) -> None:
-        """It can't be a member for now, and is tried again after a while. For the user's next call,
-        which it is no harm to tell only the first of several."""
+        """It can't be a member for now, and is tried again after a while.
+
+        For the application's next call; of several errors it may raise only the first.
+        """
 
     def failed(self, error: KafkaError) -> None:
-        """It will never be a member: nothing is tried any more. For the user's next call."""
+        """It can never be a member: nothing is tried any more. For the application's next call."""
 
 
 class Member:
@@ -184,15 +190,15 @@ class Member:
 
     Attributes:
         state: See ``MemberState``.
-        member_id: Ours, by the coordinator; empty while it gave none.
-        generation: The latest that we are in; None where there is none.
-        has_assignment: Something was assigned that nobody said is lost or given up.
-        rejoin_reason: Why to join again; None where nobody wants that.
+        member_id: Assigned by the coordinator; empty while it has none.
+        generation: The latest that it is in; None where there is none.
+        has_assignment: It owns an assignment: one was made, and neither lost nor revoked.
+        rejoin_reason: Why to join again; None where no rejoin is requested.
         error: Why it is LOST or FAILED.
         last_error: The latest trouble of any kind; None since the last success.
         rebalances: How many were completed.
-        refused: The coordinator wouldn't have us when we last asked; that may pass.
-        attempt: Another one once what was under way became void: by a loss, a leave or an end.
+        refused: The coordinator refused the latest join; that may pass.
+        attempt: Changes when pending work becomes void: by a loss, a leave or an end.
     """
 
     def __init__(self) -> None:
@@ -218,7 +224,7 @@ class Member:
 
     @property
     def at_risk(self) -> bool:
-        """Whether silence ends something."""
+        """Whether it loses something when no heartbeat gets through."""
         return self.sends_heartbeats or (self.has_assignment and self.state is MemberState.JOINING)
 
     @property
@@ -226,44 +232,44 @@ class Member:
         """Nothing will be tried any more."""
         return self.state in (MemberState.FAILED, MemberState.CLOSED)
 
-    # What is wanted
+    # Requests
 
     def request_rejoin(self, reason: str) -> None:
-        """Join, or join again as soon as what is under way is over. The first reason counts."""
+        """Join, or join again as soon as the present rebalance is over. The first reason counts."""
         if self.rejoin_reason is None and not self.ended:
             self.rejoin_reason = reason
 
     def begin(self) -> bool:
-        """Begin a rebalance if one is wanted; False where there is nothing to do."""
+        """Begin a rebalance if one is requested; False where there is nothing to do."""
         if self.rejoin_reason is None:
             return False
         self._apply(MemberEvent.REBALANCE)
         return True
 
-    # What came of it
+    # Outcomes
 
     def prepared(self) -> None:
-        """All that had to be given up was."""
+        """Everything that had to be revoked was."""
         self._apply(MemberEvent.PREPARED)
 
     def asks(self) -> str:
-        """A JoinGroup is made now, with all that is wanted so far: why, for the coordinator."""
+        """Take the reason for the JoinGroup that is made now; it covers all requests so far."""
         reason, self.rejoin_reason = self.rejoin_reason, None
         return reason or ""
 
     def take_id(self, member_id: str) -> bool:
-        """The coordinator gave us an id to ask again with. False where that is no news."""
+        """Store the id that the coordinator assigned to join again with. False if it isn't new."""
         known, self.member_id = self.member_id, member_id
         return member_id not in ("", known)
 
     def joined(self, generation: Generation) -> None:
-        """A generation has begun."""
+        """Record that a generation has begun."""
         self._apply(MemberEvent.JOINED)
         self.member_id = generation.member_id
         self.generation = generation
 
     def synced(self) -> None:
-        """The assignment is here."""
+        """Record that the assignment has come."""
         self._apply(MemberEvent.SYNCED)
         self.has_assignment = True
         self.rebalances += 1
@@ -271,17 +277,17 @@ class Member:
         self.last_error = None
 
     def again(self, error: KafkaError) -> None:
-        """Join again; what is held is held still."""
+        """Join again; the assignment is kept."""
         self.last_error = error
         self._apply(MemberEvent.AGAIN)
 
     def refuse(self, error: KafkaError) -> None:
-        """The coordinator won't have us for now. Nothing is lost by that alone."""
+        """Record that the coordinator refuses it for now. Nothing is lost by that alone."""
         self.refused = True
         self.last_error = error
 
     def over(self, error: KafkaError, *, forget_id: bool = False) -> bool:
-        """The membership is over. False where that is no news, or nobody has to be told."""
+        """End the membership. False where that is known already, or nothing was lost."""
         if self.state not in _OPEN:
             return False
         self.attempt += 1
@@ -298,16 +304,16 @@ class Member:
         return True
 
     def told(self) -> None:
-        """Whom we serve knows of the loss."""
+        """Record that the host knows of the loss."""
         self.has_assignment = False
         self.error = None
         self.request_rejoin("the membership was lost")
         self._apply(MemberEvent.TOLD)
 
     def leave(self, *, keep_id: bool = False) -> str:
-        """Out, until somebody wants in again. Gives the member id that was ours until now.
+        """Leave, until the next rejoin is requested. Returns the member id until now.
 
-        ``keep_id``: The coordinator isn't told: who comes back says who it was. As a nameless
+        ``keep_id``: No LeaveGroup is sent: the member keeps its id for when it comes back. Without
         one it would take the place of a static member that has replaced it meanwhile.
         """
         if self.ended:
@@ -320,8 +326,10 @@ class Member:
         return member_id
 
     def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
-        """No further attempt makes sense. The id is kept for saying goodbye with, unless it is
-        another's or nobody's by now."""
+        """Fail for good, as no further attempt can succeed.
+
+        The id is kept for LeaveGroup, unless it is another member's or unknown by now.
+        """
         if not self.ended:
             self._apply(MemberEvent.FAILED)
             self.attempt += 1
@@ -332,7 +340,7 @@ class Member:
             self.rejoin_reason = None
 
     def close(self) -> str:
-        """Out for good. Gives the member id that was ours until now."""
+        """Leave for good. Returns the member id until now."""
         if self.state is MemberState.CLOSED:
             return ""
         self._apply(MemberEvent.CLOSED)
@@ -351,18 +359,18 @@ class Member:
 
 
 class HeartbeatTimer:
-    """When the heartbeats of one member are due, when its session is over, and how late they were.
+    """When heartbeats of one member are due, when its session is over, and how late they were.
 
     A session counts from when the latest answered heartbeat was *sent*: the coordinator's own count
-    began later, so nobody else has our share before we know.
+    began later, so no other member has our assignment before we know.
 
     Args:
         interval: Seconds between two.
-        session: Seconds without one after which the coordinator takes us for gone.
+        session: Seconds without one after which the coordinator removes the member.
 
     Attributes:
-        patience: Seconds after which a coordinator that says nothing is looked for elsewhere.
-        answered_at: When the latest one that was answered was sent; before the first, -inf.
+        patience: Seconds after which a coordinator that doesn't respond is looked for elsewhere.
+        answered_at: When the latest one with a response was sent; before the first, -inf.
         due: When to send the next one.
         blocks: How often one came late by more than ``interval``, as nothing else could run.
         longest_block: Seconds of the longest such delay.
@@ -383,16 +391,16 @@ class HeartbeatTimer:
         return self.answered_at + self.session
 
     def answered(self, sent_at: float) -> None:
-        """The coordinator knows that we were there at ``sent_at``."""
+        """Record that the coordinator received a heartbeat sent at ``sent_at``."""
         self.answered_at = max(self.answered_at, sent_at)
         self.due = sent_at + self.interval
 
     def failed(self, now: float, wait: float) -> None:
-        """The coordinator didn't hear of us: try again soon."""
+        """Schedule the next try soon, as a heartbeat got no response."""
         self.due = now + min(wait, self.interval)
 
     def woke(self, now: float) -> float:
-        """Its time has come. Seconds by which it is late, if that is worth a word; else 0."""
+        """Return by how many seconds a heartbeat is late, if that is worth a log line; else 0."""
         late = now - self.due
         if late <= self.interval:
             return 0.0

@@ -1,13 +1,13 @@
-"""Membership: takes part in a classic group for whom it serves, and never gives up silently.
+"""Membership: takes part in a classic group for its host, and never fails silently.
 
-``consumer.rebalance`` and ``group_member`` have one each. Its one task does what ``member`` says
-is next: have given up, join (``joining``), hand over; ``heartbeats`` has another. It knows nothing
-of what is shared out, and must not repeat a rebalance only because a broker is away: a generation
-outlives its coordinator.
+``consumer.rebalance`` and ``group_member`` have one each. Its one task does the next step of
+``member``: have the host revoke, join (``joining``), pass the assignment on; ``heartbeats`` has
+another task. It knows nothing of what is assigned, and must not repeat a rebalance only because a
+broker is unreachable: a generation outlives its coordinator.
 
 The host may call ``rejoin``, ``refused`` and ``leave`` from anywhere, from inside of its own
 methods, too. ``host.interrupt`` is called only while ``prepare``, ``assigned`` or ``leaving`` is
-under way.
+running.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ GRACE = 5.0
 FAREWELL = 0.2
 """Part of the time for ``close`` that is kept for LeaveGroup; at most a second."""
 KEPT = 0.2
-"""Part of what is left of it that is kept for the user's code, if brokers or handlers are late."""
+"""Part of what is left of it that is kept for the application's code, if the rest is late."""
 
 
 @frozen
 class MembershipHealth(Snapshot, Frozen):
-    """A snapshot of how a member of a group is.
+    """A snapshot of the health of a group member.
 
     Attributes:
         group_id: The group.
         state: A name of ``MemberState``, such as ``STABLE``.
         joined: It is a member and has an assignment, also while the group rebalances.
         generation: Of the group; None outside.
-        member_id: Ours; None outside.
-        instance_id: Our ``group_instance_id``; None for a dynamic member.
-        is_leader: Whether we assign.
-        coordinator: The broker that leads the group, as text; None while it isn't known.
-        last_heartbeat_age: Seconds since the latest heartbeat that was answered was sent; None
+        member_id: This member's; None outside.
+        instance_id: Its ``group_instance_id``; None for a dynamic member.
+        is_leader: Whether this member assigns.
+        coordinator: The broker that coordinates the group, as text; None while it isn't known.
+        last_heartbeat_age: Seconds since the latest heartbeat with a response was sent; None
             before the first and outside.
         rebalances: How many were completed.
         last_error: The latest trouble, as text; None since the last success.
@@ -92,13 +92,13 @@ class Membership:
     Tasks: ``membership`` and ``heartbeats``, from ``start`` until ``close``.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         coordinator: Of the group.
         config: ``session_timeout``, ``heartbeat_interval``, ``group_instance_id`` and the back-off.
         group_id: The group.
-        rebalance_timeout: Seconds that members have to give up their work and join again, once they
+        rebalance_timeout: Seconds that members have to revoke partitions and join again, once they
             know of it.
-        host: Whom it serves.
+        host: The user of the membership.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Membership:
         rebalance_timeout: float,
         host: MembershipHost,
     ) -> None:
-        # We may hear of a rebalance, and begin to count, a session after the coordinator began.
+        # We may learn of a rebalance, and begin to count, a session after the coordinator began.
         waited_for = rebalance_timeout + config.session_timeout
         self._core = core
         self._coordinator = coordinator
@@ -149,7 +149,7 @@ class Membership:
         self._spoilt = 0
         self._again_at = math.inf
 
-    # What others ask of it
+    # Calls of the host and of the client
 
     def start(self) -> None:
         """Start the tasks. Nothing is joined before ``rejoin``."""
@@ -160,12 +160,12 @@ class Membership:
 
     @property
     def state(self) -> MemberState:
-        """Where it stands."""
+        """The state of the member."""
         return self._member.state
 
     @property
     def generation(self) -> Generation | None:
-        """Who we are, for commits; None while we are no member.
+        """The identity for commits; None while this is no member.
 
         While the group is joined again it is the old one, until the new one is known.
         """
@@ -173,21 +173,23 @@ class Membership:
 
     @property
     def joined(self) -> bool:
-        """It is a member and has an assignment, also while the group rebalances, unless the
-        coordinator wouldn't have it when it was asked last."""
+        """Whether it is a member and has an assignment, also while the group rebalances.
+
+        False while the coordinator has refused its latest join.
+        """
         member = self._member
         return member.has_assignment and member.generation is not None and not member.refused
 
     @property
     def trouble(self) -> KafkaError | None:
-        """What went wrong last; None since the last success."""
+        """The latest error; None since the last success."""
         return self._member.last_error
 
     def rejoin(self, reason: str) -> None:
-        """Join the group, or join it again, as what is offered has changed.
+        """Join the group, or join it again, as the offered protocols have changed.
 
-        Returns at once. What is asked for during a rebalance isn't lost: either that one brings it
-        or the next one follows at once. Nothing happens after a failure or ``close``.
+        Returns at once. A request during a rebalance isn't lost: either that rebalance covers it or
+        the next one follows at once. Nothing happens after a failure or ``close``.
 
         Args:
             reason: For the coordinator's log.
@@ -198,15 +200,15 @@ class Membership:
     async def leave(
         self, reason: str, *, tell: bool | None = None, timeout: float | None = None
     ) -> None:
-        """Leave the group, until the next ``rejoin``. The host is not asked, nor told.
+        """Leave the group, until the next ``rejoin``. The host is neither asked nor notified.
 
-        Out at once; what this waits for is that the others know. Where the coordinator can't be
-        told within ``timeout``, they find out when the session is over.
+        It is out at once, and then waits until the coordinator knows. Where LeaveGroup can't be
+        sent within ``timeout``, the other members find out when the session is over.
 
         Args:
             reason: For the coordinator's log.
-            tell: Whether the coordinator is told. None: yes, unless it is a static member, which
-                may come back within its session as if nothing had been.
+            tell: Whether to send LeaveGroup. None: yes, unless it is a static member, which may
+                come back within its session as if it had never left.
             timeout: Seconds; the session timeout by default, ``api_timeout`` at most.
 
         Cancellation: it has left all the same; the others may find out later.
@@ -231,14 +233,14 @@ class Membership:
     async def close(
         self, reason: str, deadline: float, *, tell: bool | None = None, catch_up: bool = False
     ) -> None:
-        """Leave for good and stop: ``host.leaving``, then LeaveGroup. Twice is fine.
+        """Leave for good and stop: ``host.leaving``, then LeaveGroup. Closing twice is fine.
 
         Args:
             reason: For the coordinator's log.
             deadline: On the client's clock; it is over by then, whatever brokers and host do. A
                 part of the time is kept for LeaveGroup, which ``host.leaving`` doesn't get.
             tell: See ``leave``.
-            catch_up: Have the host give up what it has where the time was over before that.
+            catch_up: Have the host revoke what it has where the time was over before that.
 
         Cancellation: call it again; it goes on where it was.
         """
@@ -252,7 +254,7 @@ class Membership:
         if self._tasks and not self._tasks[0].done():
             await asyncio.wait(self._tasks[:1], timeout=max(0.0, self._ending - now))
         await self._core.stop(*self._tasks)
-        if catch_up and self._tasks and not self._ended:  # cut off in the midst of something else
+        if catch_up and self._tasks and not self._ended:  # cut off in the midst of another step
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0):
                     await self._end()
@@ -264,20 +266,20 @@ class Membership:
         self._unsaid = False
 
     def check_session(self) -> None:
-        """See at once whether the session is over: the loop may have stood still until now.
+        """Check at once whether the session is over: the loop may have stood still until now.
 
-        ``generation`` says what came of it. The host is told by the task, as ever.
+        ``generation`` has the result. The task notifies the host, as ever.
         """
         self._heartbeats.check_session()
 
     def refused(self, error: KafkaError, generation: Generation) -> None:
-        """A commit of ``generation`` was refused: that tells of the membership, too."""
+        """React to a refused commit of ``generation``: it concerns the membership, too."""
         settled = self._member.state in (MemberState.STABLE, MemberState.PREPARING)
         if isinstance(error, BrokerError) and settled and self._member.generation == generation:
             self.on_error_response(Api.COMMIT, error, error.code, generation)
 
     def health(self) -> MembershipHealth:
-        """A snapshot of how the membership is; free to call at any time."""
+        """A snapshot of the membership's health; free to call at any time."""
         member, timer = self._member, self._heartbeats.timer
         generation = member.generation
         age = self._core.clock.now() - timer.answered_at if generation is not None else None
@@ -308,11 +310,11 @@ class Membership:
         except KafkaError:
             if self._core.failure is None and not self._core.closed:
                 raise
-            return  # it has been told to whoever waits
+            return  # pending calls have got the error already
         await self._end()
 
     async def _turn(self) -> None:
-        """Do what is next."""
+        """Do the next step."""
         match self._member.state:
             case MemberState.OUTSIDE | MemberState.STABLE:
                 left = self._again_at - self._core.clock.now()
@@ -332,7 +334,7 @@ class Membership:
                 await self._tell_of_loss()
 
     async def _end(self) -> None:
-        """Nothing will be joined any more: whom we serve gives up what it has."""
+        """End for good: the host revokes or loses what it has."""
         member, self._ended = self._member, True
         if member.state is MemberState.LOST:
             await self._tell_of_loss()
@@ -352,8 +354,10 @@ class Membership:
         return ending - KEPT * max(0.0, ending - self._core.clock.now())
 
     async def _part(self) -> None:
-        """Who will never be a member says so: the others wait for nobody. ``close`` breaks it off,
-        and says it in its own time."""
+        """Send LeaveGroup for a member that failed for good, so that the others don't wait for it.
+
+        ``close`` interrupts it, and sends it in its own time.
+        """
         until = self._core.clock.now() + self._leave_timeout
         await self.send_leave_group(self._member.member_id, "it can't be a member", until)
         self._member.member_id = ""
@@ -366,17 +370,17 @@ class Membership:
             self._member.told()
 
     async def _sync(self) -> None:
-        generation, share = self._member.generation, await self._joining.sync()
-        if share is not None and generation is not None and self._ending is None:
+        generation, assignment = self._member.generation, await self._joining.sync()
+        if assignment is not None and generation is not None and self._ending is None:
             self._again_at = math.inf
-            useless = await self._host_does(self._host.assigned(generation, share))
+            useless = await self._host_does(self._host.assigned(generation, assignment))
             if useless is None:
                 self._spoilt = 0
             elif self._member.generation is generation:
                 self._spoil(useless)
 
     def _spoil(self, error: KafkaError) -> None:
-        """What was assigned is of no use. Not at once: it would come again, and all join along."""
+        """Join again later, as the assignment is of no use; at once it might be the same again."""
         wait = SHY.delay(self._spoilt, self._core.rng)
         self._spoilt += 1
         self._again_at = self._core.clock.now() + wait
@@ -391,7 +395,7 @@ class Membership:
             self._member.prepared()
 
     async def _host_does(self, work: Awaitable[T]) -> T:
-        """Wait for work of the host's that is void once the generation is over."""
+        """Wait for work of the host that becomes void once the generation is over."""
         self._host_works = True
         try:
             return await work
@@ -399,19 +403,19 @@ class Membership:
             self._host_works = False
 
     def _break_off(self) -> None:
-        """What is under way is void."""
+        """Interrupt pending waits, which are void."""
         self._joining.broker_wait.interrupt()
         if self._host_works:
             self._host.interrupt()
         self._wakeup.notify()
         self._heartbeats.wake()
 
-    # News
+    # Error responses
 
     def on_error_response(
         self, api: Api, error: KafkaError, code: int, generation: Generation
     ) -> None:
-        """The coordinator refused a heartbeat or a commit of the present generation."""
+        """Act on an error response to a heartbeat or a commit of the present generation."""
         action = action_for(api, code)
         match action:
             case ErrorAction.REJOIN if self._member.state is MemberState.STABLE:
@@ -422,14 +426,14 @@ class Membership:
                 self.fail(error, forget_id=True)
 
     def over(self, error: KafkaError, *, forget_id: bool = False) -> None:
-        """We are no member any more."""
+        """End the membership: this is no member any more."""
         if self._member.over(error, forget_id=forget_id):
             self._core.counters.add("group.losses")
             self._log.warning("membership in group %s is lost: %s", self._requests.group_id, error)
         self._break_off()
 
     def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
-        """We will never be one. ``forget_id``: and there is nobody to say goodbye for."""
+        """Fail for good. ``forget_id``: there is no id left to send LeaveGroup for."""
         self._log.error("can't be a member of group %s: %s", self._requests.group_id, error)
         self._member.fail(error, forget_id=forget_id)
         self._break_off()
@@ -442,7 +446,7 @@ class Membership:
     async def send_leave_group(
         self, member_id: str, reason: str, deadline: float, *, join_pending: bool = False
     ) -> None:
-        """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
+        """Send LeaveGroup, as often as needed. A failure is logged: the session ends by itself."""
         calls, coordinator, requests = self._core.calls, self._coordinator, self._requests
         doing = f"LeaveGroup to the coordinator of group {requests.group_id}"
         retry_state = calls.retry_state(doing, max(0.0, deadline - self._core.clock.now()))

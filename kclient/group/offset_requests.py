@@ -1,8 +1,8 @@
-"""OffsetCommit and OffsetFetch: the requests in any version, and what a response says. Sans-IO.
+"""OffsetCommit and OffsetFetch: the requests in any version, and their responses. Sans-IO.
 
-Made by ``offsets`` for each attempt. ``commit_error_action`` is the one place that says what an
-error means for a commit; whoever retries follows it. A partition whose offset isn't told has an
-error, never a default: a consumer must not start from nowhere.
+Made by ``offsets`` for each attempt. ``commit_error_action`` is the one place that decides what an
+error means for a commit; all retries follow it. A partition whose offset isn't reported has an
+error, never a default: a consumer must not start at an arbitrary offset.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from kclient.group.member import Generation
 
 _FIRST_IN_KAFKA: Final = 1
-"""Version 0 of both requests keeps offsets in ZooKeeper, and asks nobody whether a member may
+"""Version 0 of both requests keeps offsets in ZooKeeper, and never checks whether a member may
 commit."""
 _LAST_BY_NAME: Final = 9
 """Last version of both requests that names topics (KIP-848)."""
 _FIRST_COMMIT_OF_INSTANCES: Final = 7
 _FIRST_STABLE_FETCH: Final = 7
-"""Older brokers can't be asked to wait for open transactions (KIP-447)."""
+"""Older brokers can't wait for open transactions (KIP-447)."""
 _FIRST_FETCH_OF_GROUPS: Final = 8
 _NO_EPOCH: Final = -1
 SHOWN: Final = 5
-"""Partitions that a text names."""
+"""Partitions that an error text names."""
 
 
 class CommitErrorAction(enum.Enum):
@@ -86,7 +86,7 @@ _FINAL = frozenset({ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.INVALID_COMMI
 
 
 def commit_error_action(error: KafkaError) -> CommitErrorAction:
-    """What to do after ``error``. A topic that is unknown may be on its way to the coordinator."""
+    """The action after ``error``. An unknown topic may not have reached the coordinator yet."""
     if isinstance(error, BrokerError):
         if error.code in _OUSTED:
             return CommitErrorAction.FENCED
@@ -98,7 +98,7 @@ def commit_error_action(error: KafkaError) -> CommitErrorAction:
 
 
 def is_unknown(error: KafkaError) -> bool:
-    """Whether ``error`` says that there is no such partition; it may only be on its way."""
+    """Whether ``error`` reports an unknown partition, which may still be propagating."""
     return isinstance(error, BrokerError) and error.code in _UNKNOWN
 
 
@@ -120,8 +120,8 @@ def patience(
     name is not repeated for long: a topic that is recreated would take the offset.
 
     Args:
-        partition: Which one.
-        view: What is known of the cluster.
+        partition: The partition.
+        view: The current view of the cluster.
         topic_id: Of the topic that the offset was read from, empty where brokers have no ids; None
             for an offset that was not read here.
         by_name: The request named the topic.
@@ -137,9 +137,9 @@ def patience(
 
 
 def combined_error(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaError:
-    """The one error of a commit that failed for these partitions.
+    """Combine the errors of a commit that failed for these partitions into one.
 
-    That of the first partition, telling of all that have the like; others are in its notes.
+    It is that of the first partition, naming all with the same kind; others are in its notes.
     """
     kinds: dict[type[KafkaError], list[TopicPartition]] = {}
     for partition, error in errors.items():
@@ -160,11 +160,11 @@ def combined_error(errors: Mapping[TopicPartition, KafkaError], group_id: str) -
 class TopicIds:
     """The ids of some topics, as one view has them.
 
-    Requests about offsets name topics in their older versions and number them in their newest one,
-    which is of use only where the ids of all of them are known.
+    Requests about offsets name topics in their older versions and use ids in their newest one,
+    which can only be used where the ids of all of them are known.
 
     Args:
-        view: What is known of the cluster.
+        view: The current view of the cluster.
         topics: Names.
         known: Ids that count in place of the view's, where they are not empty.
 
@@ -185,9 +185,9 @@ class TopicIds:
         self.max_version = None if len(self._ids) == len(found) else _LAST_BY_NAME
 
     def check(self, version: int, in_zookeeper: str) -> None:
-        """Raise NoCommonVersion if ``version`` goes by ids and one isn't known, or is of no use.
+        """Raise NoCommonVersion if ``version`` uses ids and one isn't known, or it is too old.
 
-        ``in_zookeeper``: what a version does that doesn't know of offsets in Kafka.
+        ``in_zookeeper``: The text for a version that doesn't know of offsets in Kafka.
         """
         if self.max_version is not None and version > self.max_version:
             raise NoCommonVersion(f"version {version} needs the ids of topics, and one is unknown")
@@ -202,7 +202,7 @@ class TopicIds:
             topic.name = name
 
     def name_of(self, name: str, topic_id: bytes) -> str:
-        """How we name a topic of an answer, which has a name or an id; empty if we don't."""
+        """Our name of a topic in a response, which has a name or an id; empty if unknown."""
         return name or self._names.get(bytes(topic_id), "")
 
 
@@ -228,7 +228,7 @@ class OffsetCommit:
 
     Args:
         group_id: Of the group.
-        generation: Of the member that commits; ``OUTSIDE`` for whoever is none.
+        generation: Of the member that commits; ``OUTSIDE`` without membership.
         offsets: What to commit.
         view: Where the ids of topics are looked up that ``topic_ids`` doesn't have.
         topic_ids: Of the topics that the offsets were read from, by partition.
@@ -254,7 +254,7 @@ class OffsetCommit:
         self.offsets = offsets
         self.by_name = False
         self._wanted = wanted
-        self._unsent: dict[TopicPartition, KafkaError] = {}  # why, of the request built last
+        self._unsent: dict[TopicPartition, KafkaError] = {}  # with errors, of the last request
         read_from = topic_ids or {}
         # A deleted topic may have a successor of its name by now: no request by name has these.
         self._unsure = {
@@ -265,19 +265,19 @@ class OffsetCommit:
         self.max_version = self._ids.max_version
 
     def build(self, version: int) -> OffsetCommitRequest:
-        """The request for ``version``.
+        """Build the request for ``version``.
 
         Raises:
             NoCommonVersion: The version doesn't keep offsets in Kafka, or is over ``max_version``.
         """
         self._ids.check(version, "OffsetCommit version 0 keeps offsets in ZooKeeper")
-        who = self._generation
+        member = self._generation
         self.by_name = version <= _LAST_BY_NAME
         request = OffsetCommitRequest(
             group_id=self._group_id,
-            generation_id_or_member_epoch=who.generation_id,
-            member_id=who.member_id,
-            group_instance_id=who.instance_id if version >= _FIRST_COMMIT_OF_INSTANCES else None,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id if version >= _FIRST_COMMIT_OF_INSTANCES else None,
         )
         self._unsent = {one: self._lost(one) for one in self.offsets if not self._wanted(one)}
         for one in self._unsure if self.by_name else ():
@@ -293,19 +293,19 @@ class OffsetCommit:
         return request
 
     def read(self, response: OffsetCommitResponse) -> dict[TopicPartition, KafkaError | None]:
-        """What became of each partition: None if its offset is committed.
+        """Read the outcome of each partition: None if its offset is committed.
 
-        One that the answer leaves out has a ``ProtocolError``.
+        One that the response leaves out has a ``ProtocolError``.
         """
         found: dict[TopicPartition, KafkaError | None] = {}
         for topic in response.topics:
             name = self._ids.name_of(topic.name, topic.topic_id)
-            for said in topic.partitions:
-                key = TopicPartition(name, said.partition_index)
-                if not said.error_code:
+            for result in topic.partitions:
+                key = TopicPartition(name, result.partition_index)
+                if not result.error_code:
                     found.setdefault(key, None)
                     continue
-                found[key] = self._error(key, said.error_code)
+                found[key] = self._error(key, result.error_code)
         found.update(self._unsent)
         return {
             key: found[key] if key in found else _left_out("OffsetCommit", key)
@@ -335,14 +335,14 @@ def _entry(partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetCom
 
 
 class OffsetFetch:
-    """A question for the committed offsets of some partitions.
+    """A request for the committed offsets of some partitions.
 
     Offsets that a transaction is about to change are an error, which is retriable; brokers before
-    2.5 tell the old ones all the same.
+    2.5 report the old ones all the same.
 
     Args:
         group_id: Of the group.
-        partitions: About which.
+        partitions: The partitions to look up.
         view: Where the ids of topics are looked up.
 
     Attributes:
@@ -358,7 +358,7 @@ class OffsetFetch:
         self.max_version = self._ids.max_version
 
     def build(self, version: int) -> OffsetFetchRequest:
-        """The request for ``version``.
+        """Build the request for ``version``.
 
         Raises:
             NoCommonVersion: The version doesn't know of offsets in Kafka, or is over
@@ -385,7 +385,7 @@ class OffsetFetch:
     def read(
         self, response: OffsetFetchResponse
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """What is committed for each partition: None for nothing, or why that isn't told."""
+        """Read the committed offset of each partition: None for nothing, or its error."""
         code, topics = self._ours(response)
         if code:
             doing = f"OffsetFetch of group {self._group_id} failed"
@@ -396,9 +396,9 @@ class OffsetFetch:
                 name = self._ids.name_of(topic.name, topic.topic_id)
             else:
                 name = topic.name
-            for said in topic.partitions:
-                key = TopicPartition(name, said.partition_index)
-                found[key] = self._committed(key, said)
+            for result in topic.partitions:
+                key = TopicPartition(name, result.partition_index)
+                found[key] = self._committed(key, result)
         return {
             key: found[key] if key in found else _left_out("OffsetFetch", key)
             for key in self._partitions

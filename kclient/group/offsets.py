@@ -1,8 +1,8 @@
 """GroupOffsets: the committed offsets of a group, kept by its coordinator.
 
-``consumer.commits`` makes attempts to commit through it, and says what is attempted again; the
-group side of a consumer reads here where to go on. It finds the coordinator through
-``Coordinator``; requests and answers are ``offset_requests``. It has no task.
+``consumer.commits`` makes attempts to commit through it, and decides what is retried; a consumer in
+a group reads here where to continue. It finds the coordinator through ``Coordinator``; requests and
+responses are ``offset_requests``. It has no task.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class GroupOffsets:
     """The committed offsets of one group.
 
     Args:
-        core: The client's inside.
+        core: The client's core.
         coordinator: Of the group.
 
     Attributes:
         group_id: The group.
-        by_name: Partitions that the latest attempt to commit named, in place of topic ids.
+        by_name: Partitions whose topics the latest attempt to commit named, in place of ids.
     """
 
     def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
@@ -63,27 +63,27 @@ class GroupOffsets:
 
         Args:
             offsets: What to commit.
-            generation: Under which.
+            generation: The generation to commit under.
             limit: On the client's clock, until when there must be an outcome.
             topic_ids: Of the topics that the offsets were read from, where they were: they are
-                committed to no other topic of that name, as far as the brokers speak ids.
-            wanted: Whether the offset of a partition is still to be committed: asked when the
+                committed to no other topic of that name, as far as the brokers support ids.
+            wanted: Whether the offset of a partition is still to be committed: called when the
                 request is written, as that may be long after, and others may own it by then.
 
         Returns:
-            What became of each partition, None where its offset is committed. Errors of the
+            The outcome of each partition, None where its offset is committed. Errors of the
             request as a whole are those of each partition.
 
-        Cancellation: abandons the answer only. A request that is under way may take effect.
+        Cancellation: abandons the response only. A request in flight may take effect.
         """
         ids, view = topic_ids or {}, self._core.metadata.view
-        answers: dict[TopicPartition, KafkaError | None] = {}
+        outcomes: dict[TopicPartition, KafkaError | None] = {}
         parts: dict[object, dict[TopicPartition, OffsetAndMetadata]] = {}
         first: dict[str, bytes | None] = {}
         for key, offset in offsets.items():
             if was_recreated(key, ids.get(key), view):
                 doing = f"commit of offset {offset.offset} of {key}, of a topic that was recreated,"
-                answers[key] = broker_error(
+                outcomes[key] = broker_error(
                     ErrorCode.UNKNOWN_TOPIC_ID,
                     f"{doing} by group {self.group_id}",
                     topic_partition=key,
@@ -94,8 +94,8 @@ class GroupOffsets:
                 parts.setdefault(bool(one) if same else one, {})[key] = offset
         self.by_name = set()
         for part in parts.values():
-            answers.update(await self._commit(part, generation, limit, ids, wanted))
-        return answers
+            outcomes.update(await self._commit(part, generation, limit, ids, wanted))
+        return outcomes
 
     async def _commit(
         self,
@@ -105,7 +105,7 @@ class GroupOffsets:
         topic_ids: Mapping[TopicPartition, bytes | None],
         wanted: Callable[[TopicPartition], bool],
     ) -> dict[TopicPartition, KafkaError | None]:
-        """One request."""
+        """Send one request."""
         view = self._core.metadata.view
         order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids, wanted)
         try:
@@ -117,19 +117,19 @@ class GroupOffsets:
     async def fetch(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """Read what is committed for ``partitions``, repeating what failed for a passing reason.
+        """Read the committed offsets of ``partitions``, retrying what failed for a passing reason.
 
         Waits for transactions that are about to change these offsets (KIP-447); brokers before 2.5
         don't.
 
         Args:
-            partitions: About which.
+            partitions: The partitions to look up.
             timeout: Seconds for all attempts together; ``api_timeout`` by default.
 
         Returns:
-            For each partition the offset, None where nothing is committed, or why that can't be
-            told: ``RequestTimedOut``, ``GroupAuthorizationFailed``, ``TopicAuthorizationFailed``,
-            ``UnknownTopicOrPartition``, ``ProtocolError`` (the answer leaves it out).
+            For each partition the offset, None where nothing is committed, or why it isn't known:
+            ``RequestTimedOut``, ``GroupAuthorizationFailed``, ``TopicAuthorizationFailed``,
+            ``UnknownTopicOrPartition``, ``ProtocolError`` (the response leaves it out).
 
         Raises:
             ClientClosed, BackgroundTaskDied: The client ended meanwhile.
@@ -147,11 +147,11 @@ class GroupOffsets:
         left = ordered
         while left:
             view = self._core.metadata.view
-            question = OffsetFetch(self.group_id, left, view)
-            answers = await self._ask(question, OffsetFetchRequest, left, retry_state.deadline)
+            request = OffsetFetch(self.group_id, left, view)
+            results = await self._ask(request, OffsetFetchRequest, left, retry_state.deadline)
             self._core.calls.check_ended()
-            outcomes.update(answers)
-            actions = self._actions_for(answers, failures, retry_state)
+            outcomes.update(results)
+            actions = self._actions_for(results, failures, retry_state)
             left = list(actions)
             if not left:
                 break
@@ -169,7 +169,7 @@ class GroupOffsets:
         failures: dict[TopicPartition, Attempts],
         retry_state: RetryState,
     ) -> dict[TopicPartition, RetryAction]:
-        """What to ask about again."""
+        """The partitions to retry, with the action before that."""
         where = self._core.calls.name_of(self._coordinator.node_id)
         actions: dict[TopicPartition, RetryAction] = {}
         for key, error in answers.items():
@@ -191,7 +191,7 @@ class GroupOffsets:
         partitions: Iterable[TopicPartition],
         limit: float,
     ) -> dict[TopicPartition, Any]:
-        """Send one request to the coordinator, on a lane where no join is parked."""
+        """Send one request to the coordinator, on a lane where no join waits."""
         node_id: int | None = None
         try:
             node_id = await self._coordinator.find(limit)
@@ -204,15 +204,15 @@ class GroupOffsets:
                 max_version=message.max_version,
             )
         except KafkaError as error:
-            if node_id is not None and self._core.clock.now() < limit:  # else our time was up
+            if node_id is not None and self._core.clock.now() < limit:  # else the limit was reached
                 self._coordinator.judge(node_id, error)
             return dict.fromkeys(partitions, error)
-        answers = message.read(response)
-        self._heed(node_id, answers.items())
-        return answers
+        outcomes = message.read(response)
+        self._heed(node_id, outcomes.items())
+        return outcomes
 
     def _heed(self, node_id: int, answers: Iterable[tuple[TopicPartition, object]]) -> None:
-        """Have looked for what has moved, as the next attempt will need it."""
+        """Refresh metadata and coordinator where the errors require it for the next attempt."""
         topics: dict[str, None] = {}
         moved: BrokerError | None = None
         for partition, error in answers:

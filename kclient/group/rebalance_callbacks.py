@@ -1,9 +1,9 @@
-"""CallbackInvoker: calls the user's functions of rebalances, one at a time, and tells of one that
-hangs.
+"""CallbackInvoker: calls the application's rebalance functions, and reports one that hangs.
 
-``consumer.rebalance_listener`` and ``user_protocol`` have one each. What a function gives to await
-runs in a task of its own, which is not among those of the client: one that goes on though it is
-cancelled must not hold up ``close``. What a function gives or raises is the caller's business.
+One at a time; ``consumer.rebalance_listener`` and ``user_protocol`` have one each. An awaitable
+that a function returns runs in a task of its own, which is not among those of the client: one that
+goes on though it is cancelled must not hold up ``close``. Results and errors of a function are up
+to the caller.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
 
 SLOW = 0.5
-"""Part of the patience after which a warning tells of a function."""
+"""Part of the patience after which a warning about a function is logged."""
 GRACE = 0.1
 """Seconds that a function has to end once it is cancelled."""
 
 _let_go: set[asyncio.Future[Any]] = set()
-"""Tasks that nobody waits for any more. Nobody else might hold on to them while they run."""
+"""Abandoned tasks, which are awaited no more. Nothing else might reference them while they run."""
 
 
 class CallbackInvoker:
-    """Whoever calls functions of the user's.
+    """Calls functions of the application.
 
     Tasks: ``kclient:on_...`` while one is awaited, and one timer.
 
     Args:
         clock: The client's.
-        log: Is told of one that takes long, and of one that is let go.
+        log: Gets warnings of one that takes long, and of one that is abandoned.
         patience: Seconds that one may take.
-        setting: Where that comes from, for texts.
-        on_late: Told each time that they are over: the user is to be told by ``take_stall``.
+        setting: The setting that these come from, for texts.
+        on_late: Called each time that they have passed: ``take_stall`` is to be checked.
         whose: Follows the name in texts.
 
     Attributes:
-        name: Which is under way; None where none is.
+        name: The function that is running; None where none is.
         since: From when on.
         stalled: It takes longer than it may.
     """
@@ -73,15 +73,15 @@ class CallbackInvoker:
         self.stalled = False
 
     async def call(self, name: str, function: Callable[[], Any], about: str = "") -> Any:
-        """Call ``function``, and give what it gives in the end.
+        """Call ``function``, and return its result in the end.
 
         Args:
-            name: What the user calls it.
-            function: The user's; plain or ``async``.
+            name: The application's name of it.
+            function: The application's; plain or ``async``.
             about: What it is called for, for texts; begins with a blank.
 
         Raises:
-            Exception: What it raised.
+            Exception: The error that it raised.
             InvalidArgument: A CancelledError came out of it that isn't meant for the caller.
 
         Cancellation: it is cancelled, too, and abandoned where it doesn't end soon; a task or
@@ -97,8 +97,8 @@ class CallbackInvoker:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Of a task of the user's that the function waited for, not ours. As it is, whoever
-            # waits for us would take it for a cancellation of the wait.
+            # Of a task of the application's that the function waited for, not ours. Unchanged, it
+            # would look to our caller like a cancellation of its own wait.
             raise InvalidArgument(
                 f"{name}{self._whose} let the CancelledError of another task through"
             ) from cancelled
@@ -107,7 +107,7 @@ class CallbackInvoker:
             self.stalled = self._untold = False
 
     async def _finish(self, name: str, given: Any) -> Any:
-        """Wait for the end of what a function has begun."""
+        """Wait for the end of an awaitable that a function returned."""
         self._task = task = asyncio.ensure_future(given)
         own = task is not given  # else the application made it
         if own and isinstance(task, asyncio.Task):
@@ -131,8 +131,10 @@ class CallbackInvoker:
         return task.result()
 
     def shorten_deadline(self, deadline: float) -> None:
-        """What is under way has until ``deadline``, on the client's clock: then it is cancelled, as
-        if its caller were, and gives None."""
+        """Shorten the deadline of a running function to ``deadline``, on the client's clock.
+
+        Then it is cancelled, as if its caller were, and its result is None.
+        """
         if self._limit is not None and not self._limit.expired():
             left = max(0.0, deadline - self._clock.now())
             self._limit.reschedule(asyncio.get_running_loop().time() + left)
@@ -163,29 +165,29 @@ class CallbackInvoker:
 
     @property
     def makes_this_call(self) -> bool:
-        """Whether it is such a function that asks."""
+        """Whether the current task runs inside of such a function."""
         return self._task is not None and asyncio.current_task() is self._task
 
-    # One that takes long
+    # A function that takes long
 
     def take_stall(self) -> bool:
-        """Whether one takes too long that the user wasn't told of; True again after as long."""
+        """Whether a function takes too long, if not reported yet; True again after as long."""
         untold, self._untold = self._untold, False
         return untold
 
     @property
     def seconds(self) -> float:
-        """For how long one is under way."""
+        """For how long the function has been running."""
         return self._clock.now() - self.since
 
     @property
     def title(self) -> str:
-        """Which is under way, for texts."""
+        """The running function, for texts."""
         return f"{self.name}{self._whose}"
 
     @property
     def figures(self) -> str:
-        """For how long, and what for, for texts."""
+        """For how long it has been running, and what for, for texts."""
         limit = f"({self._setting} is {self._patience:g} s)"
         return f"after {self.seconds:.1f} s{self._about} {limit}"
 

@@ -1,8 +1,8 @@
-"""A user's own protocol as the host of a membership: what it is asked, when, and what it may break.
+"""An application's own protocol as the host of a membership: its calls, and their errors.
 
-``GroupMember`` has one ``ProtocolHost``. The user's functions may be plain or ``async`` and may
-raise: that is kept for the user's next call, is logged, and ends neither the membership nor the
-group. ``CallbackInvoker`` calls them. Nothing is decided here about the group.
+``GroupMember`` has one ``ProtocolHost``. The application's functions may be plain or ``async`` and
+may raise: that is kept for the application's next call, is logged, and ends neither the membership
+nor the group. ``CallbackInvoker`` calls them. Nothing is decided here about the group.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.group")
 
 _ANEW = Backoff(0.5, 30.0)
-"""Until ``metadata`` is asked again where it has never given any."""
+"""Delays until ``metadata`` is called again where it has never returned any."""
 
 
 @frozen
 class GroupAssignment(Frozen):
-    """What a member of a group was given.
+    """What the group assigned to a member.
 
     Attributes:
         generation: The group's generation, which grows with each rebalance.
-        member_id: Ours in it.
-        is_leader: Whether our ``assign`` shared out.
-        data: Our share, as the leader's ``assign`` made it; empty if it left us out.
+        member_id: The member's id in it.
+        is_leader: Whether this member's ``assign`` made the assignment.
+        data: The member's assignment, as the leader's ``assign`` made it; empty if left out.
     """
 
     generation: int
@@ -62,40 +62,40 @@ class GroupAssignment(Frozen):
 
 
 class GroupProtocol(Protocol):
-    """How a group shares out whatever it shares: written by the user of ``GroupMember``.
+    """How a group assigns its work: written by the application that uses ``GroupMember``.
 
     Beside what is listed here an object may have, each plain or ``async`` and awaited in order:
 
-    - ``on_assigned(assignment: GroupAssignment)``: it is ours from now on;
+    - ``on_assigned(assignment: GroupAssignment)``: the assignment is this member's from now on;
     - ``on_revoked(assignment: GroupAssignment)``: stop working on it; the others get it when this
       has returned. At every rebalance, and when the member is closed;
-    - ``on_lost(error: KafkaError)``: others may have it by now, as the group took us for gone;
+    - ``on_lost(error: KafkaError)``: others may have it by now, as the group removed this member;
     - ``cooperative = True``: keep working while the group rebalances. ``on_revoked`` is called at
       the close only; what is to be stopped shows in ``on_assigned``. The leader must see to it that
-      nothing is given to one member before another has stopped: Kafka doesn't.
+      nothing is assigned to one member before another has stopped: Kafka doesn't.
 
     Heartbeats go on while these are awaited, but not while they block the event loop.
     """
 
     @property
     def name(self) -> str:
-        """Of the way of sharing out. The group takes one that all its members name."""
+        """Name of the way of assigning. The group uses one that all its members name."""
 
     @property
     def type(self) -> str:
-        """Of what is shared, the same for all members of a group, such as ``connect``."""
+        """Type of what is assigned, the same for all members of a group, such as ``connect``."""
 
     def metadata(self) -> bytes:
-        """What the leader has to know of this member. Asked at each rebalance; plain, and quick.
+        """What the leader has to know of this member. Called at each rebalance; plain, and quick.
 
-        Brokers keep all metadata and shares of a group in one record of ``message.max.bytes``,
+        Brokers keep all metadata and assignments of a group in one record of ``message.max.bytes``,
         1048588 by default. More than 96 MiB are refused at once, in ``assign`` in all.
         """
 
     def assign(
         self, members: Sequence[JoinedMember]
     ) -> Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]:
-        """Share out: bytes by member id. At the leader only, plain or ``async``.
+        """Assign: bytes by member id. Called at the leader only, plain or ``async``.
 
         The group waits for it, for ``rebalance_timeout`` seconds at most. Where it raises, this
         member leaves the group for a while, so that another one leads.
@@ -127,7 +127,7 @@ def check_protocol(protocol: Any) -> None:
 
 
 def _text_of(protocol: Any, field: str) -> str:
-    """Return a text of the protocol's; InvalidConfig where it can't be sent."""
+    """Return a text of the protocol; InvalidConfig where it can't be sent."""
     value = getattr(protocol, field, None)
     if not is_sendable(value) or not value:
         raise InvalidConfig(
@@ -149,20 +149,20 @@ def is_sendable(text: object) -> bool:
 
 
 class ProtocolHost:
-    """Implements ``MembershipHost`` for a user's protocol.
+    """Implements ``MembershipHost`` for an application's protocol.
 
     Args:
-        core: The client's inside.
-        protocol: The user's.
-        broadcast: Notified whenever its waiters should look again.
-        patience: Seconds that one of the user's functions may take, ``rebalance_timeout``.
+        core: The client's core.
+        protocol: The application's.
+        broadcast: Notified whenever its waiters should check again.
+        patience: Seconds that one of the application's functions may take, ``rebalance_timeout``.
 
     Attributes:
-        calls: Calls the user's functions; has which is under way.
-        assignment: The latest that is ours; None where there is none.
+        calls: Calls the application's functions; has the running one.
+        assignment: The current one; None where there is none.
         serial: Counts the assignments.
-        latest: The latest that the user's code was told of, unless a rebalance or a loss took it.
-        failure: Why it will never be a member.
+        latest: The latest one that the application knows of, unless it was revoked or lost.
+        failure: Why it can never be a member.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class ProtocolHost:
         )
 
     def check_outside(self, call: str) -> None:
-        """Raise WrongContext inside of one of the user's functions: nothing goes on before it."""
+        """Raise WrongContext inside of one of the application's functions: it would wait for it."""
         if self.calls.makes_this_call:
             raise WrongContext(
                 f"{call}() would wait for the end of {self.calls.name}(), which calls it",
@@ -202,11 +202,11 @@ class ProtocolHost:
 
     @property
     def settled(self) -> bool:
-        """The user's code knows of what is ours."""
+        """The application has been notified of the current assignment."""
         return self.calls.name not in ("on_assigned", "on_revoked", "on_lost")
 
     def take_error(self) -> Exception | None:
-        """What the user's code raised first since the last call, once; or that it hangs."""
+        """Take the first error of the application's code since the last call, or a stall of it."""
         error, self._error = self._error, None
         if error is None and self.calls.take_stall():
             return ConsumerStalled(
@@ -216,10 +216,10 @@ class ProtocolHost:
             )
         return error
 
-    # As a host
+    # MembershipHost
 
     def protocols(self) -> Sequence[MemberProtocol]:
-        """The one protocol. What was given before serves where the protocol raises."""
+        """The one protocol. Where it raises, the previous values are used."""
         self._ask_metadata(again=self._no_metadata)
         try:
             with self._reading("name"):
@@ -229,7 +229,7 @@ class ProtocolHost:
         return [MemberProtocol(self._name, self._metadata or b"")]
 
     async def prepare(self, deadline: float) -> None:
-        """Give up what is ours, unless it is kept; and see that there is something to offer."""
+        """Revoke the assignment, unless it is kept; and wait until there is metadata to offer."""
         self.latest, self._void = None, False
         if not self._is_cooperative():
             await self._revoke()
@@ -246,14 +246,14 @@ class ProtocolHost:
             attempt += 1
 
     def interrupt(self) -> None:
-        """Nothing is offered any more. What the user's function has begun it may finish."""
+        """Stop offering. A function of the application that is running may finish."""
         self._void = True
         self._wakeup.notify()
 
     async def assign(
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
-        """Ask the user."""
+        """Call the application's ``assign``."""
         failed, given = await self._call("assign", tuple(members))
         if failed is None:
             try:
@@ -264,7 +264,7 @@ class ProtocolHost:
         return ClientError(f"assign() of the group's protocol failed with {text_of(failed)}")
 
     async def assigned(self, generation: Generation, assignment: bytes) -> None:
-        """Tell the user, then those who wait."""
+        """Notify the application, then pending calls."""
         ours = GroupAssignment(
             generation.generation_id, generation.member_id, generation.is_leader, assignment
         )
@@ -275,29 +275,29 @@ class ProtocolHost:
         self._broadcast.notify()
 
     def shorten_deadline(self, deadline: float) -> None:
-        """Nothing is offered any more; the user's function that is under way has until then."""
+        """Stop offering; a function of the application that is running has until then."""
         self.interrupt()
         self.calls.shorten_deadline(deadline)
 
     async def leaving(self, deadline: float) -> None:
-        """Give up what is ours."""
+        """Revoke the assignment."""
         await self._revoke()
 
     async def lost(self, error: KafkaError) -> None:
-        """Tell the user, unless it was given up already."""
+        """Notify the application, unless the assignment was revoked already."""
         ours, self.assignment, self.latest = self.assignment, None, None
         if ours is not None:
             await self._call("on_lost", error)
         self._broadcast.notify()
 
     def on_join_refused(self, error: Exception) -> None:
-        """Keep it for the next call."""
+        """Keep the error for the next call."""
         if self._error is None:
             self._error = error
         self._broadcast.notify()
 
     def failed(self, error: KafkaError) -> None:
-        """Keep it for every further call."""
+        """Keep the error for every further call."""
         self.failure = error
         self._broadcast.notify()
 
@@ -310,10 +310,10 @@ class ProtocolHost:
         finally:
             self.assignment = None
 
-    # The user's code
+    # The application's code
 
     def _ask_metadata(self, *, again: bool = False) -> bool:
-        """``again``: it has failed in this rebalance, which was told."""
+        """``again``: it has failed in this rebalance, which was reported."""
         try:
             with self._reading("metadata()"):
                 found = self._protocol.metadata()
@@ -342,7 +342,7 @@ class ProtocolHost:
             return False
 
     async def _call(self, name: str, *args: object) -> tuple[Exception | None, Any]:
-        """Call one of the user's functions, if it is there. What it raised, and what it gave."""
+        """Call a function of the application, if it exists. Returns its error, and its result."""
         try:
             with self._reading(name):
                 function = getattr(self._protocol, name, None)
@@ -355,9 +355,7 @@ class ProtocolHost:
     @staticmethod
     @contextlib.contextmanager
     def _reading(what: str) -> Iterator[None]:
-        """Around user code that runs without ``CallbackInvoker``: a CancelledError of it isn't
-        ours.
-        """
+        """For user code run without ``CallbackInvoker``: a CancelledError of it isn't ours."""
         try:
             yield
         except asyncio.CancelledError as cancelled:
@@ -385,13 +383,13 @@ def _shares(given: Any, members: Sequence[JoinedMember]) -> dict[str, bytes]:
             f"assign() must give a mapping of member id to bytes, not {reprlib.repr(given)}"
         )
     known = {one.member_id: one.member_id for one in members}
-    shares: dict[str, bytes] = {}
-    for member, share in given.items():
+    assignments: dict[str, bytes] = {}
+    for member, data in given.items():
         if member not in known:
             raise ValueError(f"assign() gives something to {member!r}, who is no member")
-        if not isinstance(share, bytes | bytearray | memoryview):
+        if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(
-                f"assign() gives {known[member]!r} {reprlib.repr(share)}, which is not bytes"
+                f"assign() gives {known[member]!r} {reprlib.repr(data)}, which is not bytes"
             )
-        shares[known[member]] = bytes(share)
-    return shares
+        assignments[known[member]] = bytes(data)
+    return assignments

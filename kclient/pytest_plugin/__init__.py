@@ -1,7 +1,7 @@
 """pytest fixtures: a Kafka cluster inside the test process, for clients in any library.
 
 ``kafka_cluster`` is a started cluster and ``kafka_bootstrap`` its address; the marker
-``kafka_cluster`` says what it is like. pytest loads this file in every project where kclient is
+``kafka_cluster`` has its options. pytest loads this file in every project where kclient is
 installed, so it must stay cheap: nothing of kclient is imported before a fixture is used. That is
 why it doesn't live in ``kclient.testing``, whose import takes longer than many a test run.
 """
@@ -25,7 +25,7 @@ _DEFAULT_BROKERS = "3"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Names begin with ``kclient``: a project may have its own ``--kafka-brokers``."""
+    """Add options whose names begin with ``kclient``: a project may have ``--kafka-brokers``."""
     group = parser.getgroup("kclient")
     group.addoption(
         "--kclient-brokers",
@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and refuse a count that can't be."""
+    """Register the marker, and refuse an invalid count of brokers."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(brokers=3, broker_configs=None, thread=False, ...): the cluster that the "
@@ -52,10 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def default_brokers(config: pytest.Config) -> int:
-    """How many brokers a cluster has where its marker doesn't say.
+    """How many brokers a cluster has where its marker doesn't set it.
 
     Raises:
-        pytest.UsageError: An option that is no count.
+        pytest.UsageError: The option is not a count of at least 1.
     """
     given, source = config.getoption("--kclient-brokers"), "--kclient-brokers"
     if given is None:
@@ -96,9 +96,9 @@ def kafka_bootstrap(kafka_cluster: Cluster | ThreadedCluster) -> str:
 
 
 def new_cluster(item: pytest.Item) -> Cluster:
-    """A cluster as the markers say, not started.
+    """Make a cluster from the markers of a test, not started.
 
-    A marker that can't be is a failure of the test with one line of text.
+    An invalid marker fails the test with one line of text.
     """
     from kclient.errors import InvalidArgument, InvalidConfig
     from kclient.testing import Cluster

@@ -1,7 +1,7 @@
 """The cluster in a test's own loop: one fixture for each scope that such a loop may have.
 
 Registered by ``kafka_cluster`` when the first test needs it, as nothing else needs pytest-asyncio.
-The cluster is fresh for each test all the same: the scope only says which loop runs it.
+The cluster is fresh for each test all the same: the scope only selects the loop that runs it.
 """
 
 from __future__ import annotations

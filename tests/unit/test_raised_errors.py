@@ -25,7 +25,7 @@ from kclient.network.future import RequestFuture
 ROOT = Path(kclient.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if "messages" not in path.parts)
 ALLOWED = {
-    "consumer/consumer.py: answer",  # of this call alone
+    "consumer/consumer.py: outcome",  # of this call alone
     "producer/record_source.py: error",  # it is let go of before
     "producer/send_many.py: raised",  # ends the program
     "testing/clock.py: error.__cause__",  # of the error that was just caught

@@ -1,8 +1,8 @@
-"""Failures: what is done with a record whose handler raised: tried again, sent on, or the end.
+"""Failures: handles a record whose handler raised: it is retried, sent on, or ends the run.
 
-``run`` hands them over one by one; ``retries`` decides. A record that is sent on is finished
-when that is acknowledged; where it can't be sent for the moment, it waits like one that is tried
-again, so that no worker is held up.
+``run`` passes them one by one; ``retries`` decides. A record that is sent on is finished when the
+broker has acknowledged it; where it can't be sent for the moment, it waits like one that is
+retried, so that no worker is held up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kclient.consumer.handlers.tracker import Job
 
 PATIENCE = 10.0
-"""Seconds at most for finding out whether topics exist, before the first record is handled."""
+"""Seconds at most for checking whether topics exist, before the first record is handled."""
 
 
 class Failures:
@@ -40,9 +40,9 @@ class Failures:
 
     Args:
         host: The consumer.
-        policy: Decides.
-        producer: Sends records on; None where the policy never says so.
-        runner: Is told which job is started again, or is finished, and why the run can't go on.
+        policy: Decides what follows a failure.
+        producer: Sends records on; None where the policy has no topic to send them to.
+        runner: Is notified of jobs to restart, of finished jobs, and of an error that ends the run.
 
     Attributes:
         count: Calls of the handler that failed.
@@ -65,7 +65,7 @@ class Failures:
         self.sent_on = 0
 
     def check(self) -> None:
-        """Refuse a dead-letter topic whose records would come back.
+        """Refuse a dead-letter topic that this consumer reads, as its records would come back.
 
         Raises:
             InvalidArgument: This run reads it.
@@ -78,9 +78,9 @@ class Failures:
             )
 
     async def find_topics(self) -> None:
-        """See to it that the topics exist to which records may be sent on.
+        """Check that the topics exist to which records may be sent on.
 
-        What can't be found out for the moment is found out when a record is sent.
+        A topic that can't be checked for the moment is checked when a record is sent.
 
         Raises:
             UnknownTopicOrPartition, TopicAuthorizationFailed: One doesn't, or may not be used.
@@ -93,15 +93,15 @@ class Failures:
         try:
             async with asyncio.timeout(min(PATIENCE, self._host.max_poll_interval / 2)):
                 for topic in self._policy.topics:
-                    answer = ask(self._producer, topic)
-                    if inspect.isawaitable(answer):  # else it isn't one of ours
-                        await answer
+                    result = ask(self._producer, topic)
+                    if inspect.isawaitable(result):  # else it isn't our producer
+                        await result
         except Exception as error:
             if not _may_pass(error):
                 raise
 
     async def take(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
-        """``error`` was raised for ``job``, now or, where it was to be sent on, before.
+        """Process ``error`` of ``job``, raised now or, where it was to be sent on, before.
 
         ``waits()`` is called before anything is awaited.
 
@@ -130,7 +130,7 @@ class Failures:
             await self._send(job, error, job.destination, producer, waits)
 
     def _passes(self, job: Job, error: DeserializationFailed) -> bool:
-        """What the consumer does with bad records goes first; True if the record is passed over."""
+        """Apply the consumer's ``bad_records`` first; True if the record is skipped."""
         bad_records = self._host.bad_records
         letters = bad_records.letters
         if letters is not None and letters.topic != job.record.topic:
@@ -174,7 +174,7 @@ class Failures:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether it is worth while to try again. A topic that nobody knew for a while isn't there."""
+    """Whether a retry may succeed. A topic that was unknown for a while doesn't exist."""
     if isinstance(error, KafkaError):
         return error.retriable and not isinstance(error, UnknownTopicOrPartition)
     return isinstance(error, OSError)

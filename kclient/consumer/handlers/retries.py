@@ -1,8 +1,8 @@
-"""What becomes of a record whose handler failed: tried again, sent on, or given up. Sans-IO.
+"""What follows when a handler failed: a retry, sending the record on, or the end. Sans-IO.
 
-``Retries`` is how often and after which waits this run tries again; ``RetryTopic`` and a
-dead-letter topic are where a record goes after that, so that it holds up nobody. ``Policy`` puts
-them together for ``failures``. Nothing here sends or waits.
+``Retries`` configures how often and after which delays this run retries; ``RetryTopic`` and a
+dead-letter topic are where a record goes after that, so that it holds up no other record.
+``Policy`` combines them for ``failures``. Nothing here sends or waits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LONGEST_DELAY = 30 * 24 * 3600.0
 
 @frozen
 class Retries(Frozen):
-    """How a handler that failed is tried again. Waits grow by doubling; the others don't wait.
+    """How a failed handler is retried. The delays double; other records don't wait meanwhile.
 
     Attributes:
-        max_attempts: Calls of the handler per record, the first included, and anew in each of the
+        max_attempts: Calls of the handler per record, the first included, and again in each of the
             run's ``retry_topics``; None: no limit.
         backoff: Seconds before the second call.
         max_backoff: Seconds between two calls at most, before the jitter.
-        jitter: Fraction by which a wait is moved up or down at random.
-        retry_on: Exceptions after which it is tried again.
+        jitter: Fraction by which a delay is changed at random, up or down.
+        retry_on: Exceptions after which it is retried.
         give_up_on: Exceptions among those after which it is not: neither here nor in a retry topic.
     """
 
@@ -90,15 +90,15 @@ class Policy:
     """What follows a failure.
 
     Args:
-        retries: How often here.
-        retry_topics: Where to then, one after the other.
-        dead_letter_topic: Where to at last; None: nowhere.
+        retries: How often it is retried here.
+        retry_topics: Where the record goes then, one after the other.
+        dead_letter_topic: Where it goes at last; None: nowhere.
 
     Attributes:
-        backoff: Until the handler is called again, or sending a record on is tried again.
+        backoff: Delays until the handler is called again, or sending a record on is retried.
         dead_letters: The last of these topics.
         delays: Seconds that the records of a retry topic wait, by its name.
-        topics: Where records may be sent on, which takes a producer.
+        topics: Where records may be sent on, which needs a producer.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Policy:
 
         Args:
             attempts: Calls that failed, this one included.
-            error: What this one raised.
+            error: The exception of this one.
             rng: For the jitter.
         """
         most = self._retries.max_attempts

@@ -1,10 +1,10 @@
-"""Runner: one ``Consumer.run`` at work: takes records, has them handled, says what is finished.
+"""Runner: one ``Consumer.run``: takes records, has them handled, reports what is finished.
 
 ``Consumer.run`` makes one per call, and an ``EngineHost``, the consumer's engine as a run sees it.
-The feeder takes records as long as ``Bounds`` has room, so the group sees polls however slow
-handlers are; ``workers`` handle them as ``Schedule`` allows; ``Tracker`` knows what is finished,
-which the consumer commits, as this is its ``ProcessedOffsets`` meanwhile. When the run ends while
-the consumer goes on, what isn't finished is given back: the positions go back to it.
+The feeder takes records as long as ``Bounds`` allows, so the group sees polls however slow handlers
+are; ``workers`` handle them as ``Schedule`` allows; ``Tracker`` knows what is finished, which the
+consumer commits, as this is its ``ProcessedOffsets`` meanwhile. When the run ends while the
+consumer goes on, unfinished records are given back: the positions go back to them.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ if TYPE_CHECKING:
 TICK = 1.0
 """Seconds that a poll waits at most, so that slow handlers are noticed."""
 GRACE = 1.0
-"""Seconds that cancelled handlers are given to end."""
+"""Seconds that cancelled handlers have to end."""
 logger = logging.getLogger("kclient.consumer")
 
 
 class Runner:
-    """One run. Implements ``ProcessedOffsets`` for the consumer; its workers say what became of
-    each call.
+    """One run. Implements ``ProcessedOffsets`` for the consumer; workers report each call to it.
 
     Tasks: ``run-feeder``, from ``run`` to its end, and those of ``Workers``.
 
     Args:
         host: The consumer.
-        handler: The user's; called with one record.
-        plan: What else the user asked for.
-        producer: Sends records on; only asked where the plan has a topic for it.
+        handler: The application's; called with one record.
+        plan: The other arguments of ``run``.
+        producer: Sends records on; only used where the plan has a topic for it.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Runner:
             raise error
 
     def check_outside(self, call: str) -> None:
-        """Refuse what would wait for the handler that waits for it."""
+        """Refuse a call that would wait for the handler that awaits it."""
         if self._workers.includes(asyncio.current_task()):
             raise InvalidArgument(
                 f"{call}() can't be awaited in a handler of run(), as it waits for that one",
@@ -118,13 +117,13 @@ class Runner:
             )
 
     def stop_for(self, error: BaseException | None) -> None:
-        """``run`` raises ``error``, if it is one, once it has come to rest."""
+        """End the run; ``run`` raises ``error``, if any, once running handlers have ended."""
         self._schedule.stopped = True
         if self._end is not None and not self._end.done():
             self._end.set_result(error)
 
     async def _come_to_rest(self) -> None:
-        """What runs may end, and what is finished is committed."""
+        """Wait for running handlers, and commit what is finished."""
         tracks = list(self._tracker)
         for track in tracks:
             track.halted = True
@@ -136,7 +135,7 @@ class Runner:
             self._host.log.warning("what handlers have finished was not committed: %s", error)
 
     async def _leave(self, feeder: asyncio.Task[Any]) -> None:
-        """Nothing of this run is left, and the consumer stands at what isn't finished."""
+        """Stop all that is left of this run, and move positions back to unfinished records."""
         self._workers.stop()
         try:
             await self._core.stop(feeder)
@@ -151,7 +150,7 @@ class Runner:
             try:
                 self._core.check_usable()
             except KafkaError:
-                pass  # closed, or of no more use: what is finished is still asked for
+                pass  # closed or failed: what is finished is still needed
             else:
                 self._host.commit_nowait()
                 for track in self._tracker:
@@ -161,7 +160,7 @@ class Runner:
     # Feeding
 
     async def _feed(self) -> None:
-        """The feeder's task: it ends when the consumer does, or can't be read from."""
+        """The feeder's task: it ends when the consumer does, or when reading fails for good."""
         core, backoff, failures = self._core, Backoff(0.1, 1.0), 0
         try:
             await self._failures.find_topics()
@@ -181,19 +180,19 @@ class Runner:
                 await asyncio.sleep(backoff.delay(failures, core.rng))
                 failures += 1
                 continue
-            except Exception as error:  # of a listener of the user's
+            except Exception as error:  # of the application's rebalance listener
                 self.stop_for(error)
                 return
             failures = 0
             if records:
                 self._admit(records)
-                await asyncio.sleep(0)  # the handlers' turn
+                await asyncio.sleep(0)  # let the handlers run
             self._count()
             if core.clock.now() >= self._look_at:
                 self._look_for_slow_ones()
 
     async def _take(self) -> Sequence[Record]:
-        """Records, as many as there is room for; none after a while."""
+        """Take as many records as the bounds allow; none after a while."""
         host, bounds, tracker = self._host, self._bounds, self._tracker
         bounds.resize(host.partition_count)
         limit = bounds.limit(tracker.in_flight)
@@ -207,7 +206,7 @@ class Runner:
         return ()
 
     def _admit(self, records: Iterable[Record]) -> None:
-        """``records`` were handed over just now."""
+        """Add ``records``, which were just polled, to their tracks and to the schedule."""
         tracker, schedule = self._tracker, self._schedule
         track: Track | None = None
         partition, topic = -1, ""
@@ -226,7 +225,7 @@ class Runner:
         self._workers.wake()
 
     def _put_off(self, job: Job, track: Track) -> None:
-        """A record of a retry topic isn't started before it is due."""
+        """Keep a record of a retry topic from being started before its time."""
         clock = self._core.clock
         wait = wait_of(job.record, track.delay, clock.wall_ms())
         if wait > 0:
@@ -234,7 +233,7 @@ class Runner:
             track.rest_until = max(track.rest_until, job.due)
 
     def _check_share(self, track: Track) -> None:
-        """Pause a partition that has its share in flight, or whose records aren't due yet."""
+        """Pause a partition with enough records in flight, or whose records have to wait."""
         if track.paused or track.halted:
             return
         many = len(track.jobs) >= self._bounds.share(self._tracker.in_flight)
@@ -243,7 +242,7 @@ class Runner:
             self._host.pause(track.partition)
 
     def _look_for_slow_ones(self) -> None:
-        """Name each handler once that is at work for longer than polls may be apart."""
+        """Log each handler once that runs for longer than ``max_poll_interval``."""
         now, limit = self._core.clock.now(), self._host.max_poll_interval
         self._look_at = now + self._tick
         for worker in self._workers.busy:
@@ -267,12 +266,12 @@ class Runner:
     # Outcomes
 
     def done(self, job: Job) -> None:
-        """The handler has finished."""
+        """Record that the handler has finished."""
         self._handled += 1
         self.finish(job)
 
     def finish(self, job: Job) -> None:
-        """Nothing more is to be done for ``job``."""
+        """Finish ``job``: nothing more is to be done for it."""
         track, tracker = job.track, self._tracker
         if track.void:
             return
@@ -287,7 +286,7 @@ class Runner:
             self._room.notify()
 
     async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
-        """The handler has raised ``error``, now or, where the job was to be sent on, before.
+        """Process ``error`` of the handler, raised now or, where the job was to be sent on, before.
 
         ``waits()`` is called before anything is awaited.
 
@@ -302,7 +301,7 @@ class Runner:
             self._workers.arm()
 
     def rested(self, track: Track) -> None:
-        """One handler less is at work on a partition that is given up."""
+        """Notify ``drain`` that a handler on a partition being revoked has ended."""
         if not track.running:
             self._rested.notify()
 
@@ -323,23 +322,23 @@ class Runner:
         done = None if track is None else track.done
         if track is not None and track.jobs:
             return done or self._host.passed(partition, track.first_unfinished())
-        # Then the position may be further on, behind what nobody may see.
+        # Then the position may be further on, behind records that the reader can't see.
         position = self._host.passed(partition)
         if position is None or (done is not None and position.offset <= done.offset):
             return done
         return position
 
     def on_explicit_commit(self, partition: TopicPartition) -> None:
-        """The application committed an offset, which stands until handlers have finished more."""
+        """Keep an offset that the application committed, until handlers have finished more."""
         track = self._tracker.get(partition)
         if track is not None:
             track.done = None
         self._host.on_explicit_commit(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Wait until no handler works on ``partitions``; what waits for one is given back.
+        """Wait until no handler works on ``partitions``; records that wait for one are given back.
 
-        Past the run's ``drain_timeout``, or shortly before ``deadline``, they are cancelled.
+        Handlers are cancelled after the run's ``drain_timeout``, or shortly before ``deadline``.
 
         Cancellation: safe; they are cancelled then.
         """
@@ -365,17 +364,17 @@ class Runner:
                 self._give_back(track)
 
     def shorten_deadline(self, deadline: float) -> None:
-        """Whoever waits in ``drain`` has no longer than that."""
+        """Shorten the deadline of a pending ``drain``."""
         self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._core.clock.now()))
         self._drained_by = min(self._drained_by, deadline)
         self._rested.notify()
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
-        """These were taken away: their handlers are cancelled."""
+        """Cancel the handlers of ``partitions``, which were lost."""
         tracks = self._tracker.those_of(partitions)
         self._workers.retire(tracks)
         for track in tracks:
-            if track.paused:  # it may be assigned still, of a topic that was made anew
+            if track.paused:  # it may be assigned still, of a topic that was recreated
                 self._host.resume(track.partition)
             self._tracker.drop(track)
         self._schedule.forget_void()
@@ -383,19 +382,19 @@ class Runner:
         self._room.notify()
 
     def _give_back(self, track: Track) -> None:
-        """Whatever of it isn't finished is to be handed over again."""
+        """Give its unfinished records back, so that they are read again."""
         if track.void:
             return
         start = track.first_unfinished()
         if start is not None and track.jobs:
-            self._host.rewind(track.partition, start)  # it asks for ``finished_of`` as it is now
+            self._host.rewind(track.partition, start)  # it calls ``finished_of``, as it is now
         self._tracker.restart(track)
         self._room.notify()
         if track.paused:
             self._host.resume(track.partition)
 
     async def _wait_for(self, tracks: Iterable[Track], until: Callable[[], float]) -> None:
-        """Wait until no handler works on them, or for ``until``, which may come to be sooner."""
+        """Wait until no handler works on them, or until ``until()``, which may be shortened."""
         clock = self._core.clock
         while any(track.running and not track.void for track in tracks):
             left = until() - clock.now()
@@ -406,7 +405,7 @@ class Runner:
     # Health
 
     def health(self) -> RunHealth:
-        """A snapshot."""
+        """A snapshot of the run."""
         from kclient.consumer.health import RunHealth, SlowHandler
 
         now, busy = self._core.clock.now(), self._workers.busy
@@ -428,7 +427,7 @@ class Runner:
 
 
 def _shortly_before(deadline: float, now: float) -> float:
-    """When handlers are cancelled that may take until ``deadline``: they need a moment to end."""
+    """When to cancel handlers that may take until ``deadline``: they need a moment to end."""
     return deadline - min(GRACE, max(0.0, deadline - now) / 10)
 
 
@@ -439,10 +438,10 @@ class EngineHost:
         engine: The consumer's.
 
     Attributes:
-        core: The client's inside.
-        bad_records: What becomes of records that can't be deserialized.
-        log: Where to say what happens.
-        convert: Makes of a record what the handler gets; None where that is the record.
+        core: The client's core.
+        bad_records: Handles records that can't be deserialized.
+        log: The logger of the run.
+        convert: Converts a record for the handler; None where it gets the record itself.
         max_poll_interval: Seconds after which a handler counts as slow.
     """
 
@@ -477,10 +476,10 @@ class EngineHost:
     def passed(
         self, partition: TopicPartition, first: OffsetAndMetadata | None = None
     ) -> OffsetAndMetadata | None:
-        """What to commit where all before ``first`` is finished; None for nothing.
+        """The offset to commit where all before ``first`` is finished; None for no commit.
 
-        ``first`` is by default where the next record to hand over is, behind what nobody may see.
-        What was finished before counts where nothing was taken since a seek, and nothing does
+        ``first`` is by default the offset of the next record, behind those that the reader can't
+        see. What was finished before counts where nothing was taken since a seek, and nothing does
         where nothing was taken since an explicit commit.
         """
         state = self._subscription.get(partition)
@@ -490,14 +489,14 @@ class EngineHost:
         return None if at is None else committable(at)
 
     def on_explicit_commit(self, partition: TopicPartition) -> None:
-        """The application committed an offset of it."""
+        """The application committed an offset of ``partition``."""
         self._engine.polled_records.settle()
         self._subscription.on_explicit_commit(partition)
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
-        """Records as they are stored, none after ``timeout`` seconds.
+        """Poll records as they are stored; none after ``timeout`` seconds.
 
-        Between the step in which positions move and the caller's next one nothing may happen.
+        Between the step in which positions move and the caller's next step nothing may happen.
 
         Cancellation: safe, nothing was taken.
         """
@@ -505,46 +504,46 @@ class EngineHost:
         return records
 
     def may_start(self) -> bool:
-        """Whether handlers may start: not where the session is over, as others own all by then.
+        """Whether handlers may start: not after the session's end, as others own all by then.
 
-        Cheap: it is asked for each record.
+        Cheap: it is called for each record.
         """
         group = self._engine.group
         return group is None or group.rebalancer.holds()
 
     def touch(self) -> None:
-        """Counts as a poll, where there is no room for more records."""
+        """Count as a poll, while there is no space for more records."""
         self._engine.polled_records.last_poll_at = self.core.clock.now()
 
     def pause(self, partition: TopicPartition) -> None:
-        """Hand out no more of it. What the user pauses is kept apart from this."""
+        """Return no more records of it. Pauses by the application are kept apart from this."""
         state = self._subscription.get(partition)
         if state is not None:
             self._subscription.crowd(state, crowded=True)
 
     def resume(self, partition: TopicPartition) -> None:
-        """Undo ``pause``. Nothing happens to what isn't assigned."""
+        """Undo ``pause``. Does nothing for a partition that isn't assigned."""
         state = self._subscription.get(partition)
         if state is not None:
             self._subscription.crowd(state, crowded=False)
 
     def rewind(self, partition: TopicPartition, to: OffsetAndMetadata) -> None:
-        """Hand out records from there on again. Nothing happens to what isn't assigned."""
+        """Read records from there on again. Does nothing for a partition that isn't assigned."""
         state = self._subscription.get(partition)
         if state is not None:
             finished = self._engine.finished_of(state)
             self._subscription.seek(state, *offset_and_epoch(to), finished=finished)
 
     def use_processed(self, processed: ProcessedOffsets | None) -> None:
-        """Who says from now on what is finished; None: whoever polls, from the positions on."""
+        """Set what knows the finished offsets from now on; None: the calls of poll."""
         self._progress = processed
         if processed is None:
-            self._engine.polled_records.all_finished()  # what isn't was given back
+            self._engine.polled_records.all_finished()  # unfinished records were given back
         if self._engine.group is not None:
             self._engine.group.rebalancer.use_processed(processed)
 
     async def commit(self) -> None:
-        """Commit what is finished, if commits are automatic; raises why that failed.
+        """Commit what is finished, if commits are automatic; raises the error of a failed commit.
 
         Cancellation: the commit goes on.
         """

@@ -1,7 +1,7 @@
-"""RunOptions: what the user asked ``Consumer.run`` for, checked. A value, sans-IO.
+"""RunOptions: the checked arguments of ``Consumer.run``. A value, sans-IO.
 
-``Consumer.run`` makes it of its arguments, ``run`` works by it. Each check names the argument,
-what was given and what is allowed.
+``Consumer.run`` makes it of its arguments, ``run`` works by it. Each check names the argument, the
+value given and what is allowed.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def planned(
     max_in_flight: object,
     drain_timeout: object,
 ) -> RunOptions:
-    """The arguments of ``run`` as a plan.
+    """Make a plan of the arguments of ``run``.
 
     Raises:
-        InvalidArgument: One that can't work.
+        InvalidArgument: An argument can't work.
     """
     if retries is not None and not isinstance(retries, Retries):
         raise InvalidArgument(f"retries must be a kclient.Retries or None, not {retries!r}")
@@ -78,13 +78,13 @@ def planned(
 
 
 def checked_handler(handler: Any) -> None:
-    """Refuse what isn't an async function of one record.
+    """Refuse a handler that isn't an async function of one record.
 
-    A ``def`` without ``async`` is only believed where its annotation says what it returns. All else
-    that can be called, a lambda, a partial or an object, shows by its first call.
+    A ``def`` without ``async`` is only accepted if its annotation has a return type. Anything else
+    that can be called, a lambda, a partial or an object, is checked by its first call.
 
     Raises:
-        InvalidArgument: Says what is allowed.
+        InvalidArgument: With what is allowed.
     """
     if not callable(handler) or isinstance(handler, type):
         raise InvalidArgument(
@@ -105,7 +105,7 @@ def checked_handler(handler: Any) -> None:
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError, NameError):
-        return  # what has none is believed
+        return  # one without a signature is accepted
     try:
         signature.bind(None)
     except TypeError:
@@ -117,30 +117,30 @@ def checked_handler(handler: Any) -> None:
 
 
 def _function_of(handler: Any) -> Any:
-    """What a partial, a method or a decorator has inside; objects are what they are."""
+    """The function inside of a partial, a method or a decorator; other objects unchanged."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.unwrap(getattr(handler, "__func__", handler))
 
 
 def _is_plain(called: Any) -> bool:
-    """Whether it is a ``def`` without ``async`` that doesn't say what it returns."""
+    """Whether it is a ``def`` without ``async`` and without a return annotation."""
     if type(called) is not types.FunctionType or inspect.iscoroutinefunction(called):
         return False
-    if getattr(called, "_is_coroutine", None) is not None:  # mocks of async functions say so
+    if getattr(called, "_is_coroutine", None) is not None:  # set by mocks of async functions
         return False
     try:
-        told = called.__annotations__.get("return")
+        annotation = called.__annotations__.get("return")
     except NameError:  # names for type checkers only, from Python 3.14 on
         return False
-    return called.__name__ != "<lambda>" and told in (None, "None")
+    return called.__name__ != "<lambda>" and annotation in (None, "None")
 
 
 def checked_producer(producer: Any, plan: RunOptions) -> None:
-    """Refuse what can't send, and the lack of a producer where one is needed.
+    """Refuse a producer that can't send, and the lack of one where it is needed.
 
     Raises:
-        InvalidArgument: Says which.
+        InvalidArgument: With the reason.
     """
     if producer is None:
         if plan.policy.topics:

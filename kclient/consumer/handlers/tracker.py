@@ -1,9 +1,9 @@
-"""Tracker: how far the handlers have come with each partition; what may run next. Sans-IO.
+"""Tracker: which records of each partition are finished, and which may run next. Sans-IO.
 
 Handlers finish in any order; what may be committed is the offset up to which *all* have. ``Track``
 keeps the records of one partition in the order of their offsets, from the first unfinished one on.
-``Bounds`` says how many those may be, ``Schedule`` which one runs next. A step of any of them costs
-the same however many records there are or wait.
+``Bounds`` limits their number, ``Schedule`` selects which one runs next. A step of any of them
+costs the same however many records there are or wait.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kclient.record import Record
 
 LEAST_ROOM = 1_024
-"""Records for which there is room where the user doesn't say how much."""
+"""Records that may be in flight at least, where ``max_in_flight`` isn't set."""
 PER_HANDLER = PER_PARTITION = 16
-"""At least so many for each handler at a time and for each partition, likewise."""
+"""At least so many for each handler and for each partition, likewise."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -35,14 +35,14 @@ class Job:
 
     Attributes:
         record: As it is stored.
-        track: Of its partition.
+        track: The track of its partition.
         attempts: How often a handler has failed on it.
         due: Not to be started before this time.
-        following: The next one of the same line, see ``Schedule``.
+        following: The next job of the same sequence, see ``Schedule``.
         finished: Nothing more is to be done for it.
-        failure: What it failed with for good, where it waits to be sent on.
-        destination: Where it is sent on.
-        bad: Who sends it there, where it can't be deserialized and the consumer has its own way.
+        failure: The exception that it failed with for good, while it waits to be sent on.
+        destination: The topic that it is sent on to.
+        bad: Sends it there, where it can't be deserialized and the consumer has ``DeadLetters``.
         sends: How often sending it on has failed.
     """
 
@@ -60,19 +60,19 @@ class Job:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Track:
-    """The records of one partition, from the first that isn't finished on.
+    """The records of one partition, from the first unfinished one on.
 
     Attributes:
-        partition: Which one.
+        partition: The partition.
         jobs: Its records in the order of offsets; all behind the first may be finished.
-        tails: The last job of each line, see ``Schedule``.
+        tails: The last job of each sequence, see ``Schedule``.
         done: Up to where all records are finished; None before the first is.
         newest: The offset taken last.
-        running: Handlers at work on it.
+        running: Handlers running on it.
         halted: No handler is started any more.
-        void: It counts no more: the partition was taken away or begins anew.
+        void: It counts no more: the partition was revoked or starts over.
         paused: No more of it is taken for now.
-        rest_until: Nor before this time, as what was taken last isn't due before.
+        rest_until: Nor before this time, as the last records taken have to wait until then.
         delay: Seconds that the records of this topic wait; 0 but for a retry topic.
     """
 
@@ -89,11 +89,11 @@ class Track:
     rest_until: float = 0.0
 
     def first_unfinished(self) -> OffsetAndMetadata | None:
-        """Where to go on reading so that nothing is left out; None where nothing was taken."""
+        """Where to continue reading so that nothing is left out; None where nothing was taken."""
         if not self.jobs:
             return self.done
         record = self.jobs[0].record
-        # Its own epoch, as that of the record before isn't known: same leader or a former one.
+        # Its own epoch, as that of the previous record isn't known: same leader or a former one.
         return OffsetAndMetadata(record.offset, record.leader_epoch)
 
 
@@ -116,11 +116,11 @@ class Tracker:
         return iter(tuple(self._tracks.values()))
 
     def get(self, partition: TopicPartition) -> Track | None:
-        """The track of ``partition``, if any of it was taken."""
+        """The track of ``partition``, if any record of it was taken."""
         return self._tracks.get(partition)
 
     def those_of(self, partitions: Iterable[TopicPartition]) -> list[Track]:
-        """The tracks of ``partitions``, of those that have one."""
+        """The tracks of those of ``partitions`` that have one."""
         return [self._tracks[one] for one in partitions if one in self._tracks]
 
     def track_of(self, record: Record) -> Track:
@@ -133,11 +133,11 @@ class Tracker:
         elif record.offset <= track.newest:
             paused, track = track.paused, self.restart(track)
             track.paused = paused
-            track.done = None  # the user sought back: what was finished behind is so no longer
+            track.done = None  # after a seek back, what was finished behind it is so no longer
         return track
 
     def add(self, track: Track, record: Record) -> Job:
-        """``record`` was taken; its offset is above all those before."""
+        """Add ``record``, whose offset is above all previous ones."""
         job = Job(record, track)
         track.jobs.append(job)
         track.newest = record.offset
@@ -145,7 +145,7 @@ class Tracker:
         return job
 
     def finish(self, job: Job) -> None:
-        """Nothing more is to be done for ``job``."""
+        """Mark ``job`` as finished; advances ``done`` where it was the first unfinished one."""
         job.finished = True
         track = job.track
         jobs = track.jobs
@@ -160,13 +160,13 @@ class Tracker:
         track.done = OffsetAndMetadata(last.record.offset + 1, last.record.leader_epoch)
 
     def drop(self, track: Track) -> None:
-        """The partition was taken away."""
+        """Remove the track of a partition that was revoked."""
         self._void(track)
         if self._tracks.get(track.partition) is track:
             del self._tracks[track.partition]
 
     def restart(self, track: Track) -> Track:
-        """What was taken and isn't finished is given back. Returns the track from now on."""
+        """Give unfinished records back. Returns the track to use from now on."""
         self._void(track)
         fresh = Track(track.partition, track.delay, track.done)
         fresh.newest = -1 if track.done is None else track.done.offset - 1
@@ -180,7 +180,7 @@ class Tracker:
 
 
 class Ordering(enum.Enum):
-    """What must not be overtaken by what."""
+    """Within which group of records the order is kept."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -190,14 +190,15 @@ class Ordering(enum.Enum):
 class Schedule:
     """The jobs of one run that no handler works on.
 
-    Records that must not overtake each other stand in a line: those of a partition, or those of a
-    key within its partition. The first of each line is ready, the next one becomes so when that one
-    is finished. A line is nothing but its last job and a ``following`` from each to the next, so
-    that millions of keys cost nothing while nobody waits. Jobs that wait for a time (a retry, the
-    delay of a retry topic) keep their place in line and are in ``_delayed`` by that time.
+    Records that must not overtake each other form a sequence: those of a partition, or those of a
+    key within its partition. The first of each sequence is ready, the next one becomes so when that
+    one is finished. A sequence is nothing but its last job and a ``following`` from each to the
+    next, so that millions of keys cost nothing while no job waits. Jobs that wait for a time (a
+    retry, the delay of a retry topic) keep their place in the sequence and are in ``_delayed`` by
+    that time.
 
     Attributes:
-        ready: Those that may start, in the order in which they became ready; some may be void.
+        ready: Jobs that may start, in the order in which they became ready; some may be void.
         stopped: None is started any more.
     """
 
@@ -210,7 +211,7 @@ class Schedule:
         self.stopped = False
 
     def add(self, job: Job) -> None:
-        """A job whose record was just taken."""
+        """Add a job whose record was just taken."""
         if not self._in_lines:
             self.ready.append(job)
             return
@@ -224,7 +225,7 @@ class Schedule:
             before.following = job
 
     def next(self) -> Job | None:
-        """The job to start now, which isn't ready any more; None where there is none."""
+        """Take the job to start now, which isn't ready any more; None where there is none."""
         if self.stopped:
             return None
         ready = self.ready
@@ -235,11 +236,11 @@ class Schedule:
         return None
 
     def put_back(self, job: Job) -> None:
-        """``job``, which ``next`` gave, is not started."""
+        """Put back ``job``, which ``next`` returned and which isn't started."""
         self.ready.appendleft(job)
 
     def leave(self, job: Job) -> None:
-        """``job`` is finished: whoever stands behind it may start."""
+        """Remove the finished ``job``; the next one in its sequence becomes ready."""
         if not self._in_lines:
             return
         following = job.following
@@ -253,23 +254,23 @@ class Schedule:
             del tails[key]
 
     def delay(self, job: Job, due: float) -> None:
-        """Start ``job`` at ``due``; those behind it in line wait, all others don't."""
+        """Start ``job`` at ``due``; those behind it in its sequence wait, all others don't."""
         job.due = due
         self._number += 1
         heapq.heappush(self._delayed, (due, self._number, job))
 
     @property
     def next_due(self) -> float | None:
-        """When the next one is due; None where none waits for a time."""
+        """When the next delayed job may start; None where there is none."""
         return self._delayed[0][0] if self._delayed else None
 
     @property
     def delayed(self) -> int:
-        """How many wait for a time."""
+        """How many jobs wait for a time."""
         return len(self._delayed)
 
     def wake(self, now: float) -> int:
-        """Make those ready that are due. Returns how many."""
+        """Make the delayed jobs ready whose time has come. Returns how many."""
         delayed, count = self._delayed, 0
         while delayed and delayed[0][0] <= now:
             job = heapq.heappop(delayed)[2]
@@ -279,7 +280,7 @@ class Schedule:
         return count
 
     def forget_void(self) -> None:
-        """Partitions were taken away: what waits of them is let go."""
+        """Remove waiting jobs of partitions that were revoked."""
         self._delayed = [entry for entry in self._delayed if not entry[2].track.halted]
         heapq.heapify(self._delayed)
         if any(job.track.halted for job in self.ready):
@@ -287,16 +288,16 @@ class Schedule:
 
 
 class Bounds:
-    """The room of one run: how many records it takes before it lets partitions wait.
+    """The limits of one run: how many records it takes before partitions are paused.
 
-    What is taken and not finished is memory, so there is room for so many records and no more. A
-    partition that gets on with nothing may not keep the others from going on: while less than half
-    of the room is used, one may have much of it; from then on only its part of the other half.
-    ``run`` asks for each batch, never per record.
+    Unfinished records take memory, so only so many may be in flight. A partition that makes no
+    progress must not keep the others from going on: while less than half of the limit is used, one
+    partition may have much of it; from then on only its part of the other half. ``run`` calls it
+    for each batch, never per record.
 
     Args:
         total: Records of all partitions together; None goes by handlers and partitions.
-        concurrency: Handlers at the same time.
+        concurrency: Handlers running at the same time.
 
     Attributes:
         total: Records that may be in flight.
@@ -308,18 +309,18 @@ class Bounds:
         self.resize(1)
 
     def resize(self, partitions: int) -> None:
-        """So many partitions are assigned now."""
+        """Set the number of assigned partitions."""
         self._partitions = max(1, partitions)
         self.total = self._given or max(
             LEAST_ROOM, PER_HANDLER * self._concurrency, PER_PARTITION * self._partitions
         )
 
     def limit(self, in_flight: int) -> int:
-        """How many may be taken at once now; 0 where there is no room."""
+        """How many records may be taken at once now; 0 at the limit."""
         return max(0, min(self.total - in_flight, max(1, self.total // 8)))
 
     def share(self, in_flight: int) -> int:
-        """How many one partition may have before it is paused."""
+        """How many records one partition may have in flight before it is paused."""
         part = max(1, self.total // (2 * self._partitions))
         if 2 * in_flight >= self.total:
             return part

@@ -1,17 +1,17 @@
 """Workers: the tasks in which handlers run, at most ``concurrency`` of them.
 
-``run`` makes one pool per run. A worker takes what ``tracker.Schedule`` gives, calls the handler
-and goes on with the next record without a trip through the loop, as long as the handler doesn't
-wait for anything; when it does, another worker is woken, if there is something to do. What becomes
-of an outcome is the runner's business. The loop gets a turn every ``TURN`` seconds in any case.
+``run`` makes one pool per run. A worker takes a job from ``tracker.Schedule``, calls the handler
+and goes on with the next record without yielding to the loop, as long as the handler doesn't wait
+for anything; when it does, another worker is woken, if there is something to do. The runner
+processes the outcomes. A worker yields to the loop every ``TURN`` seconds in any case.
 
-These tasks run the user's code, so they are not among those of the client: one that would not end
-when it is cancelled must not hold up ``close``. ``run`` itself answers for them.
+These tasks run the application's code, so they are not among those of the client: one that would
+not end when it is cancelled must not hold up ``close``. ``run`` itself is responsible for them.
 
 A handler is called in a context of its own, without a task of its own. A task per record costs five
 times what the call does, and a bare ``await`` would let what one handler sets in context variables
 (a trace, a log's fields) show up in the next one's. So each call has its context, and the worker
-that makes the call is told when the handler waits for something: only then another one is of use.
+that makes the call is notified when the handler waits: only then another worker is of use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kclient.consumer.handlers.tracker import Job, Schedule, Track
 
 TURN = 0.005
-"""Seconds of work after which the loop gets a turn."""
+"""Seconds of work after which a worker yields to the loop."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -43,11 +43,11 @@ class Worker:
 
     Attributes:
         task: Its task.
-        job: What it works on.
+        job: The job that it works on.
         since: When it began with that.
-        told: It was said that this takes long.
+        told: It was logged as slow.
         waiter: Done when there may be something to do.
-        retired: It was cancelled, by us, and takes nothing any more.
+        retired: It was cancelled by this pool, and takes no more jobs.
     """
 
     task: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Workers:
     """The pool of one run.
 
     Tasks: ``kclient:handler-N``, made when there is more to do than the others can, until ``stop``.
-    One that is killed from outside is replaced; the attempt that it was at has failed.
+    One that is killed from outside is replaced; its current attempt counts as failed.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Workers:
 
     @property
     def busy(self) -> list[Worker]:
-        """Those that are at work, the longest first."""
+        """Workers that run a handler, the longest first."""
         busy = [worker for worker in self._all.values() if worker.job is not None]
         return sorted(busy, key=lambda worker: worker.since)
 
@@ -98,7 +98,7 @@ class Workers:
     # Waking
 
     def wake(self) -> None:
-        """If something is ready, have one more worker look at it."""
+        """If a job is ready, wake or make one more worker for it."""
         if self._schedule.ready and not self._schedule.stopped and not self._turning:
             while self._idle:
                 waiter = self._idle.pop().waiter
@@ -109,7 +109,7 @@ class Workers:
                 self._make()
 
     def arm(self) -> None:
-        """See to it that what is delayed is looked at in time. One timer for all."""
+        """Set the one timer to the next delayed job."""
         due = self._schedule.next_due
         if self._timer is not None:
             self._timer.cancel()
@@ -138,7 +138,7 @@ class Workers:
         if worker in self._idle:
             self._idle.remove(worker)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._runner.stop_for(error)  # a defect of ours: what handlers raise is caught
+            self._runner.stop_for(error)  # a bug in this module: exceptions of handlers are caught
         self.wake()  # it may have been woken for something
 
     # Ending
@@ -156,7 +156,7 @@ class Workers:
         return found
 
     def stop(self) -> None:
-        """Start nothing any more, and cancel what runs."""
+        """Start no more jobs, and cancel running handlers."""
         self._schedule.stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -215,7 +215,7 @@ class Workers:
                     self._runner.rested(track)
 
     async def _others(self) -> None:
-        """The loop's turn, after which this worker goes on: nobody need be woken meanwhile."""
+        """Yield to the loop; this worker goes on after that, so none need be woken meanwhile."""
         self._turning += 1
         try:
             await asyncio.sleep(0)
@@ -232,7 +232,7 @@ class Workers:
             worker.waiter = None
 
     async def _handle(self, job: Job, worker: Worker) -> None:
-        """One call of the handler, and what follows from its outcome."""
+        """Call the handler for ``job``, and process the outcome."""
         failure: BaseException | None = job.failure
         if failure is None:
             try:
@@ -243,7 +243,7 @@ class Workers:
             except asyncio.CancelledError as error:
                 if worker.retired:
                     return
-                failure = error  # the handler's own, or somebody else killed this task
+                failure = error  # the handler's own, or this task was killed from outside
             except GeneratorExit:
                 raise
             except BaseException as error:  # KeyboardInterrupt, SystemExit
@@ -261,10 +261,10 @@ class Workers:
                 raise
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            worker.retired = True  # so the task is to end
+            worker.retired = True  # the task was cancelled meanwhile
 
     async def _call(self, job: Job) -> bool:
-        """Call the handler. False where that is no handler, which ends the run."""
+        """Call the handler. False where it isn't async, which ends the run."""
         convert = self._host.convert
         record: Any = job.record if convert is None else convert(job.record)
         context = copy_context()
@@ -275,7 +275,7 @@ class Workers:
                 error = f"the handler of run() returned {kind}, which can't be awaited"
                 self._runner.stop_for(InvalidArgument(error, hint=ASYNC))
                 return False
-            made = _awaiting(made)  # a task, say
+            made = _awaiting(made)  # such as a task
         await called(context, made, self.wake)
         return True
 
@@ -286,7 +286,7 @@ def called(
 ) -> Generator[Any, Any, None]:
     """Run ``made`` in ``context`` to its end; ``waits()`` is called when it first suspends.
 
-    Cancellation: the coroutine gets it.
+    Cancellation: is thrown into the coroutine.
     """
     run, send = context.run, made.send
     try:
@@ -297,14 +297,14 @@ def called(
     step: Callable[[Any], Any]
     while True:
         try:
-            answer = yield asked
+            result = yield asked
         except GeneratorExit:
             run(made.close)
             raise
         except BaseException as error:
             step, value = made.throw, error
         else:
-            step, value = send, answer
+            step, value = send, result
         try:
             asked = run(step, value)
         except StopIteration:

@@ -1,7 +1,8 @@
-"""Assignors: who of a group of consumers gets which partitions. Sans-IO.
+"""Assignors: assign partitions to the members of a consumer group. Sans-IO.
 
-Four as Java's client has them, as even and as sticky, so that groups can mix clients, whoever
-leads; others come from the user (``hooks.Assignor``). ``chosen`` turns the setting into objects.
+Four as Java's client has them, as even and as sticky, so that groups can mix clients, whichever
+leads; others come from the application (``hooks.Assignor``). ``chosen`` turns the setting into
+objects.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 SETTING = "partition_assignment_strategy"
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""The built-in ones."""
+"""The built-in assignors."""
 _ALLOWED = f"{', '.join(NAMES)}, or an object such as hooks.Assignor describes"
 _JAVA_CLASSES = {
     "RangeAssignor": "range",
@@ -48,9 +49,9 @@ def chosen(strategies: Sequence[str | Assignor]) -> tuple[Assignor, ...]:
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:
-    """Whether members keep their partitions in a rebalance: if each of their assignors can.
+    """Whether members keep their partitions in a rebalance: if each of their assignors supports it.
 
-    All can be eager, so that one that can't be cooperative makes the whole member eager.
+    All can be eager, so a single one that can't be cooperative makes the whole member eager.
     """
     return all(assignor.cooperative for assignor in assignors)
 

@@ -1,14 +1,14 @@
-"""What the built-in assignors make of their input first, and what custom ones may not answer. Pure.
+"""The input of the built-in assignors, and a check of the results of custom ones. Pure.
 
-Members come in the order of the coordinator, which may be any: all orders here are sorted ones, so
-that two leaders that are asked the same answer the same. Members with an instance id go before
+Members come in the order of the coordinator, which may be any: all orders here are sorted, so that
+two leaders with the same input make the same assignment. Members with an instance id go before
 others.
 
 For the sticky ones the input is checked and numbered. Partitions become numbers in the order of
 topic and partition, members numbers in the order of their ids, so that sorting and comparing are
-cheap. What members say they own isn't trusted: partitions that don't exist are passed over, and one
-that two members claim goes to the newer generation, or to neither. ``Input.racks`` says who is near
-what.
+cheap. The partitions that members claim to own aren't trusted: those that don't exist are skipped,
+and one that two members claim goes to the newer generation, or to neither. ``Input.racks`` knows
+which members are near which partitions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_RACKS: frozenset[str] = frozenset()
 
 
 def wanted_counts(cluster: TopicsView, members: Mapping[str, MemberSubscription]) -> dict[str, int]:
-    """Partitions of each topic that exists and that a member wants, sorted by topic."""
+    """Partitions of each topic that exists and that a member subscribes to, sorted by topic."""
     wanted = sorted({topic for member in members.values() for topic in member.topics})
     counts = ((topic, cluster.counts.get(topic, 0)) for topic in wanted)
     return {topic: count for topic, count in counts if count > 0}
@@ -61,11 +61,11 @@ def racks_matter(member_racks: Iterable[str], partition_racks: Iterable[frozense
 
 
 class MemberData(NamedTuple):
-    """What a member says of its past.
+    """What a member claims of its previous assignment.
 
     Attributes:
-        partitions: What it owned.
-        generation: In which generation; None if it doesn't say.
+        partitions: The partitions that it owned.
+        generation: In which generation; None if its data has none.
     """
 
     partitions: Sequence[TopicPartition]
@@ -73,10 +73,10 @@ class MemberData(NamedTuple):
 
 
 class Racks:
-    """Who is near which partition.
+    """Which members are near which partition.
 
     Attributes:
-        matter: Whether it makes any difference.
+        matter: Whether racks make any difference.
     """
 
     def __init__(self, cluster: TopicsView, parts: Sequence[TopicPartition], racks: dict[int, str]):
@@ -89,7 +89,7 @@ class Racks:
         self._near: dict[frozenset[str], int] = {}
 
     def near(self, part: int) -> int:
-        """The members that needn't leave their rack for a partition, as bits; -1 is all."""
+        """The members that needn't read a partition from another rack, as bits; -1 is all."""
         if not self.matter:
             return -1
         return self._everyone | self.within(part)
@@ -104,29 +104,29 @@ class Racks:
         return found
 
     def sort(self, parts: list[int]) -> list[int]:
-        """Those that the fewest members are near first."""
+        """Sort partitions by the number of members near them, the fewest first."""
         return sorted(parts, key=lambda part: self.within(part).bit_count())
 
 
 class Input:
-    """One rebalance.
+    """The input of one rebalance.
 
     Args:
         cluster: The topics.
         members: Their subscriptions.
-        claim: Reads a member's past.
+        claim: Reads a member's previous assignment.
 
     Attributes:
         members: Ids, sorted; the index is a member's number.
-        wants: Member -> numbers of the topics that it wants; twice if it says so twice.
+        wants: Member -> numbers of the topics that it subscribes to; twice if it names one twice.
         topics: Names, sorted; the index is a topic's number.
         counts: Topic -> partitions.
         parts: All partitions, sorted; the index is a partition's number.
         topic_of: Partition -> its topic.
-        claims: Member -> what it says of its past.
+        claims: Member -> its claim of a previous assignment.
         owned: Member -> partitions that are still its own, as keys, in its order.
         contested: Partitions that members of one generation claimed.
-        alike: Whether all members want the same.
+        alike: Whether all members subscribe to the same topics.
     """
 
     def __init__(
@@ -158,16 +158,16 @@ class Input:
 
     @property
     def newest_generation(self) -> int:
-        """The highest that a member claims."""
-        said = (claim.generation for claim in self.claims)
-        return max((one for one in said if one is not None), default=NO_GENERATION)
+        """The highest generation that a member claims."""
+        generations = (claim.generation for claim in self.claims)
+        return max((one for one in generations if one is not None), default=NO_GENERATION)
 
     def known(self, partitions: Sequence[TopicPartition]) -> list[int]:
-        """The numbers of those that exist."""
+        """The numbers of those partitions that exist."""
         return [self._number[part] for part in partitions if part in self._number]
 
     def _settle(self) -> None:
-        """Who owns what, of those that claim it."""
+        """Settle which member owns each partition that members claim."""
         owner: dict[int, int] = {}
         generations = [
             NO_GENERATION if claim.generation is None else claim.generation for claim in self.claims
@@ -206,12 +206,12 @@ def given_too_early(
 ) -> list[TopicPartition]:
     """Partitions that go to a new owner in the round in which the old one loses them, sorted.
 
-    The leader asks before it sends the shares of a user's cooperative assignor, as Java's does.
+    The leader checks the result of an application's cooperative assignor with it, as Java's does.
     """
     added: set[TopicPartition] = set()
     revoked: set[TopicPartition] = set()
-    for member, wish in members.items():
-        owned, share = set(wish.owned), set(shares.get(member, ()))
-        added |= share - owned
-        revoked |= owned - share
+    for member, subscription in members.items():
+        owned, assigned = set(subscription.owned), set(shares.get(member, ()))
+        added |= assigned - owned
+        revoked |= owned - assigned
     return sorted(added & revoked)

@@ -1,4 +1,4 @@
-"""The assignors that remember nothing: "range" and "roundrobin"."""
+"""The stateless assignors: "range" and "roundrobin"."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ Shares = dict[str, list[TopicPartition]]
 
 
 class _StatelessAssignor:
-    """Keeps nothing, so that a rebalance may move everything."""
+    """Keeps no state, so that a rebalance may move everything."""
 
     cooperative = False
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """Nothing."""
+        """No user data."""
         return None
 
     def assigned(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Not remembered."""
+        """Do nothing: the assignment isn't remembered."""
 
 
 class RangeAssignor(_StatelessAssignor):
-    """Java's RangeAssignor: each topic is cut into ranges, one for each member that wants it.
+    """Java's RangeAssignor: cuts each topic into ranges, one for each member that subscribes to it.
 
     Members are sorted, static ones first, so that topics of equal size and with the same readers
     are cut alike: partition 3 of each goes to the same member (co-partitioning). The first members
-    get one partition more where it doesn't come out even. With racks (KIP-881) a member gets what
-    has a replica in its rack first, as far as neither balance nor co-partitioning suffers.
+    get one partition more where the count doesn't divide evenly. With racks (KIP-881) a member gets
+    partitions with a replica in its rack first, as far as neither balance nor co-partitioning
+    suffers.
     """
 
     name = "range"
@@ -55,16 +56,16 @@ class RangeAssignor(_StatelessAssignor):
             _Topic(name, count, readers[name], racks, cluster)
             for name, count in wanted_counts(cluster, members).items()
         ]
-        shares: Shares = {member: [] for member in members}
+        assignments: Shares = {member: [] for member in members}
         rack_aware = any(topic.rack_aware for topic in topics)
         if rack_aware:
-            _share_within_racks(topics, shares)
+            _share_within_racks(topics, assignments)
         for topic in topics:
-            topic.share_ranges(shares, near=False)
+            topic.share_ranges(assignments, near=False)
         if rack_aware:
-            for share in shares.values():
-                share.sort()
-        return shares
+            for assigned in assignments.values():
+                assigned.sort()
+        return assignments
 
 
 def _share_within_racks(topics: Sequence[_Topic], shares: Shares) -> None:
@@ -82,7 +83,7 @@ def _share_within_racks(topics: Sequence[_Topic], shares: Shares) -> None:
 def _share_together(
     readers: Sequence[str], count: int, topics: Sequence[_Topic], shares: Shares
 ) -> None:
-    """The same partition of each of these topics to one member, where the racks of all agree."""
+    """Assign equal partitions of these topics to one member, where the racks of all agree."""
     open_readers = list(readers)
     for index in range(count):
         for member in open_readers:
@@ -97,7 +98,7 @@ def _share_together(
 
 
 class _Topic:
-    """A topic while it is shared out."""
+    """A topic while it is being assigned."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class _Topic:
         return max(self._least + (self._extra > 0) - self._given[member], 0)
 
     def give(self, member: str, indexes: list[int], shares: Shares) -> None:
-        """Partitions to a member."""
+        """Assign partitions to a member."""
         shares[member].extend([TopicPartition(self._name, index) for index in indexes])
         self._given[member] += len(indexes)
         if self._given[member] > self._least:
@@ -140,7 +141,7 @@ class _Topic:
             del self._left[index]
 
     def share_ranges(self, shares: Shares, *, near: bool) -> None:
-        """To each member as many as it may get of what is left, or of what is near of that."""
+        """Assign to each member as many as it may get of those left, or of those near it."""
         for member in self.readers:
             room = self.room(member)
             indexes: list[int] = []
@@ -154,10 +155,10 @@ class _Topic:
 
 
 class RoundRobinAssignor(_StatelessAssignor):
-    """Java's RoundRobinAssignor: partitions are dealt out like cards, topic by topic.
+    """Java's RoundRobinAssignor: deals partitions out in turn, topic by topic.
 
-    Each goes to the next member in the round that wants its topic. Members that want the same get
-    the same number, but for one; where they want different topics it can be far from even.
+    Each goes to the next member in the cycle that subscribes to its topic. Members that subscribe
+    to the same topics get the same number, give or take one; else it can be far from even.
     """
 
     name = "roundrobin"
@@ -167,11 +168,11 @@ class RoundRobinAssignor(_StatelessAssignor):
     ) -> dict[str, list[TopicPartition]]:
         """See ``hooks.Assignor``."""
         wants = {member: frozenset(one.topics) for member, one in members.items()}
-        shares: Shares = {member: [] for member in members}
-        turns = cycle(by_rank(members))
+        assignments: Shares = {member: [] for member in members}
+        order = cycle(by_rank(members))
         for part in partitions_of(wanted_counts(cluster, members).items()):
-            member = next(turns)
+            member = next(order)
             while part.topic not in wants[member]:
-                member = next(turns)
-            shares[member].append(part)
-        return shares
+                member = next(order)
+            assignments[member].append(part)
+        return assignments

@@ -1,8 +1,8 @@
-"""The assignors "sticky" and "cooperative-sticky": as even and then as few movements as can be.
+"""The assignors "sticky" and "cooperative-sticky": even first, then with the fewest movements.
 
-Each member tells in its subscription what it had, so that the leader, which may be new, can leave
-it there. With the former everyone gives up everything first in a rebalance (eager); with the latter
-members keep what they own meanwhile.
+Each member names in its subscription the partitions that it had, so that the leader, which may be
+new, can leave them there. With "sticky" every member revokes everything first in a rebalance
+(eager); with "cooperative-sticky" members keep what they own meanwhile.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class StickyAssignor:
     """Java's StickyAssignor. Remembers its member's last assignment: one for each consumer.
 
     Where not all members can keep the one partition that they have more than others, the first
-    ones by their ids do; in Java those that a HashMap gives first. It differs from Java's, too,
-    where what that one answers can't work: Java's fails on, or gives out, owned partitions that
-    don't exist any more, and can give partitions to a member that doesn't want their topic, where
-    another member wants nothing or names a topic twice.
+    ones by their ids do; in Java those that a HashMap yields first. It also differs from Java's
+    where that one's result can't work: Java's fails on, or assigns, owned partitions that don't
+    exist any more, and can assign partitions to a member that doesn't subscribe to their topic,
+    where another member subscribes to nothing or names a topic twice.
     """
 
     name = "sticky"
@@ -39,13 +39,13 @@ class StickyAssignor:
         self._newest = NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member had, and in which generation; None before its first assignment."""
+        """The member's last assignment and its generation, encoded; None before the first one."""
         if self._partitions is None:
             return None
         return encode_claim(self._partitions, self._generation)
 
     def assigned(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Remembers it."""
+        """Remember the assignment."""
         self._partitions = tuple(partitions)
         self._generation = generation
 
@@ -53,13 +53,13 @@ class StickyAssignor:
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """See ``hooks.Assignor``."""
-        shares, _ = self._solve(Input(cluster, members, read_claim))
-        return shares
+        assignments, _ = self._solve(Input(cluster, members, read_claim))
+        return assignments
 
     def _solve(
         self, given: Input
     ) -> tuple[dict[str, list[TopicPartition]], Collection[TopicPartition] | None]:
-        """Shares by member id, and what moved, where that was noted."""
+        """Assignments by member id, and the partitions that moved, where that was recorded."""
         self._newest = max(self._newest, given.newest_generation)
         found: ConstrainedAssignment | GeneralAssignment
         if given.alike and given.members:
@@ -67,18 +67,18 @@ class StickyAssignor:
             moved = {given.parts[part] for part in found.moved}
         else:
             found, moved = GeneralAssignment(given, self._newest), None
-        shares = {
-            member: [given.parts[part] for part in share]
-            for member, share in zip(given.members, found.shares, strict=True)
+        assignments = {
+            member: [given.parts[part] for part in assigned]
+            for member, assigned in zip(given.members, found.shares, strict=True)
         }
-        return shares, moved
+        return assignments, moved
 
 
 class CooperativeStickyAssignor(StickyAssignor):
     """Java's CooperativeStickyAssignor; differs from it as ``StickyAssignor`` does from Java's.
 
-    A partition that is to move from one member to another is given to nobody at first: its owner
-    gives it up when it sees that, and joins again, and then the new one gets it (KIP-429). So no
+    A partition that is to move from one member to another is assigned to none at first: its owner
+    revokes it when it sees that, and joins again, and then the new one gets it (KIP-429). So no
     partition is ever read by two members, and those that don't move are read all the time.
     """
 
@@ -86,24 +86,24 @@ class CooperativeStickyAssignor(StickyAssignor):
     cooperative = True
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation of this member's last assignment, for leaders that want it here."""
+        """The generation of this member's last assignment, for leaders that read it here."""
         return _INT32.pack(self._generation)
 
     def assign(
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See ``hooks.Assignor``. Partitions that must be given up first go to nobody."""
-        shares, moved = self._solve(Input(cluster, members, read_owned))
+        """See ``hooks.Assignor``. Leaves out partitions that must be revoked first."""
+        assignments, moved = self._solve(Input(cluster, members, read_owned))
         if moved is None:
-            moved = set(given_too_early(members, shares))
+            moved = set(given_too_early(members, assignments))
         return {
-            member: [part for part in share if part not in moved]
-            for member, share in shares.items()
+            member: [part for part in assigned if part not in moved]
+            for member, assigned in assignments.items()
         }
 
 
 def encode_claim(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """A member's past as bytes."""
+    """Encode a member's previous assignment."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -116,7 +116,7 @@ def encode_claim(partitions: Sequence[TopicPartition], generation: int) -> bytes
 
 
 def read_claim(member: MemberSubscription) -> MemberData:
-    """What a member says it had; nothing if that can't be read. Old members name no generation."""
+    """Decode a member's previous assignment; empty if unreadable. Old data has no generation."""
     data = member.user_data
     if not data:
         return MemberData((), None)
@@ -157,7 +157,7 @@ def _slice(data: bytes, pos: int, size: int) -> bytes:
 
 
 def read_owned(member: MemberSubscription) -> MemberData:
-    """What a member owns. Of old members the generation is in the user data."""
+    """Read what a member owns. Old members have their generation in the user data."""
     if member.generation >= 0:
         return MemberData(member.owned, member.generation)
     if member.user_data is None:

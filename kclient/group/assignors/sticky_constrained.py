@@ -1,8 +1,8 @@
 """The sticky assignors where all members want the same topics. Pure; a quick special case.
 
-Each member keeps what it owns up to its quota; what is left goes round those that are below theirs,
-first within racks where these matter. With P partitions and M members, P modulo M members get one
-more than the others, and those are members that had one more already, if there are any.
+Each member keeps what it owns up to its quota; the rest is assigned in turn to members below
+theirs, first within racks where these matter. With P partitions and M members, P modulo M members
+get one more than the others, and those are members that had one more already, if there are any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class ConstrainedAssignment:
     """One assignment.
 
     Attributes:
-        shares: Member -> partitions.
+        shares: Member -> its partitions.
         moved: Partitions that go from one member to another.
     """
 
@@ -43,7 +43,7 @@ class ConstrainedAssignment:
         self._share_out(left)
 
     def _keep(self, member: int) -> None:
-        """What a member may keep of what it owns."""
+        """Keep of a member's own partitions those that it may keep."""
         parts = self._given.parts
         owned = []
         for part in sorted(self._given.owned[member], key=lambda one: (parts[one].partition, one)):
@@ -69,12 +69,12 @@ class ConstrainedAssignment:
             self._at_least.clear()
 
     def _share_within_racks(self, parts: list[int]) -> list[int]:
-        """Partitions to members in their racks; those that none can take are returned."""
+        """Assign partitions to members in their racks; returns those that none can take."""
         left: list[int] = []
-        turn = 0
+        first = 0
         for part in parts:
             within = self._racks.within(part)
-            index = _next(self._below, within, turn)
+            index = _next(self._below, within, first)
             if index >= 0:
                 member = self._below[index]
                 if len(self.shares[member]) + 1 >= self._least:
@@ -83,7 +83,7 @@ class ConstrainedAssignment:
                         self._at_least.append(member)
                 else:
                     index += 1
-                turn = index % len(self._below) if self._below else 0
+                first = index % len(self._below) if self._below else 0
             else:
                 index = _next(self._at_least, within, 0)
                 if index < 0:
@@ -95,18 +95,18 @@ class ConstrainedAssignment:
         return left
 
     def _share_out(self, parts: list[int]) -> None:
-        """Round and round among those below the least, then one each to those at it."""
-        turn = 0
+        """Assign in turn to those below the least, then one each to those at it."""
+        index = 0
         for part in parts:
             if self._below:
-                turn %= len(self._below)
-                member = self._below[turn]
+                index %= len(self._below)
+                member = self._below[index]
                 self._give(part, member)
                 if len(self.shares[member]) == self._least:
-                    del self._below[turn]
+                    del self._below[index]
                     self._at_least.append(member)
                 else:
-                    turn += 1
+                    index += 1
             else:
                 self._give(part, self._at_least.pop(0))
 
@@ -118,7 +118,7 @@ class ConstrainedAssignment:
 
 
 def _next(members: list[int], wanted: int, first: int) -> int:
-    """The index of the first one that is wanted, from ``first`` on and round; -1 if none is."""
+    """The index of the first wanted member, from ``first`` on and round; -1 if none is."""
     for index in range(first, first + len(members)):
         if wanted >> members[index % len(members)] & 1:
             return index % len(members)

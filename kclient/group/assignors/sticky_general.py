@@ -1,8 +1,8 @@
 """The sticky assignors where members want different topics. Pure.
 
-First everyone keeps what it owns and still wants; what is left goes to whoever has the least of
-those that want it, within racks first; then partitions move from members with more to members with
-less, until no move makes it more even. If that didn't help, nothing moves.
+First each member keeps what it owns and still wants; the rest goes to the member with the fewest
+partitions of those that want it, within racks first; then partitions move from members with more to
+members with less, until no move makes it more even. If that didn't help, nothing moves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kclient.group.assignors.inputs import NO_GENERATION, Input
 Pair = tuple[int, int]
 
 _MOVES_PER_PARTITION = 20
-"""Where it ends in any case. Two or three are many."""
+"""Moves per partition after which it stops in any case. Two or three are many."""
 
 
 class GeneralAssignment:
@@ -23,16 +23,16 @@ class GeneralAssignment:
 
     Args:
         given: The input.
-        newest: The highest generation that the assignor has ever heard of.
+        newest: The highest generation that the assignor has ever seen.
 
     Attributes:
-        shares: Member -> partitions.
+        shares: Member -> its partitions.
     """
 
     def __init__(self, given: Input, newest: int) -> None:
         self._given = given
         self._topic_of = given.topic_of
-        self._readers = [0] * len(given.topics)  # topic -> who wants it, as bits
+        self._readers = [0] * len(given.topics)  # topic -> members that want it, as bits
         self._interest = [0] * len(given.topics)  # topic -> how often it is wanted
         for member, wants in enumerate(given.wants):
             for topic in wants:
@@ -51,7 +51,7 @@ class GeneralAssignment:
         self.shares = [list(share) for share in self._shares]
 
     def _former_owners(self, newest: int) -> dict[int, int]:
-        """Partition -> who owned it in an older generation, if it is there and wants it still."""
+        """Partition -> its owner in an older generation, if that is a member and wants it still."""
         found: dict[int, tuple[int, int]] = {}
         for member, claim in enumerate(self._given.claims):
             if claim.generation is None and newest <= NO_GENERATION:
@@ -65,7 +65,7 @@ class GeneralAssignment:
         return {part: member for part, (member, _) in found.items() if self._wants(member, part)}
 
     def _keep(self) -> bool:
-        """Everyone keeps what it may; whether somebody may not."""
+        """Keep of owned partitions what each member may keep; returns whether one lost any."""
         revoked = False
         for member, owned in enumerate(self._given.owned):
             for part in owned:
@@ -102,7 +102,7 @@ class GeneralAssignment:
             self._shares = before
 
     def _hand_out(self, parts: list[int], *, within_racks: bool) -> None:
-        """Each to the one with the least that wants it, if there is one."""
+        """Assign each to the member with the fewest partitions that wants it, if there is one."""
         for part in parts:
             if self._owner[part] >= 0:
                 continue
@@ -115,7 +115,7 @@ class GeneralAssignment:
                 self._levels.change(member, 1)
 
     def _takes_part(self, member: int) -> bool:
-        """Whether a member could get more, or has something that another one wants."""
+        """Whether a member could get more, or has a partition that another one wants."""
         wants = self._given.wants[member]
         counts = self._given.counts
         most = sum(counts) if len(wants) == len(counts) else sum(counts[one] for one in wants)
@@ -123,7 +123,7 @@ class GeneralAssignment:
         return len(share) < most or any(self._interest[self._topic_of[part]] > 1 for part in share)
 
     def _even_out(self, parts: list[int]) -> bool:
-        """Moves partitions as long as that helps; whether it moved any."""
+        """Move partitions as long as that helps; returns whether it moved any."""
         changed = False
         moved = True
         while moved:
@@ -190,7 +190,7 @@ class GeneralAssignment:
 
 
 def _score(shares: list[dict[int, None]], members: Iterable[int]) -> int:
-    """How uneven: the sum of the differences between any two shares of these members."""
+    """How uneven: the sum of the differences between any two of these members' sizes."""
     sizes = sorted(len(shares[member]) for member in members)
     last = len(sizes) - 1
     return sum(size * (2 * index - last) for index, size in enumerate(sizes))
@@ -199,8 +199,8 @@ def _score(shares: list[dict[int, None]], members: Iterable[int]) -> int:
 class Levels:
     """The members that take part, sorted by how many partitions they have and by their number.
 
-    Sets of members are the bits of an int, so that "who of those that want this topic has the
-    least" is a few operations, whatever their count.
+    Sets of members are the bits of an int, so that finding the member with the fewest partitions
+    among those that want a topic is a few operations, whatever their count.
 
     Attributes:
         sizes: Member -> its partitions, also of those that don't take part any more.
@@ -214,13 +214,13 @@ class Levels:
             self._put(member)
 
     def change(self, member: int, by: int) -> None:
-        """A member gets more, or less."""
+        """Change the size of a member."""
         self.drop(member)
         self.sizes[member] += by
         self._put(member)
 
     def drop(self, member: int) -> None:
-        """A member takes no part any more."""
+        """Remove a member that takes no part any more."""
         size = self.sizes[member]
         left = self._at[size] & ~(1 << member)
         if left:
@@ -248,7 +248,7 @@ class Levels:
         return -1
 
     def spread(self) -> int:
-        """The difference between the largest and the smallest."""
+        """The difference between the largest and the smallest size."""
         return self._levels[-1] - self._levels[0] if self._levels else 0
 
     def _put(self, member: int) -> None:
@@ -260,7 +260,7 @@ class Levels:
 
 
 class Movements:
-    """From where to where partitions moved.
+    """The movements of partitions between members.
 
     If a partition is to go from A to B and another one of its topic came from B to A, then that one
     goes back instead: one movement less instead of one more.
@@ -275,14 +275,14 @@ class Movements:
         self._came: dict[tuple[int, Pair], set[int]] = {}
 
     def better(self, part: int, member: int, new: int) -> int:
-        """What should move to ``new`` instead of ``part``, which ``member`` has; maybe itself."""
+        """The partition to move to ``new`` in place of ``part`` of ``member``; maybe itself."""
         if part in self._where:
             member = self._where[part][0]
         back = self._came.get((self._topic_of[part], (new, member)), ())
         return min(back, default=part)
 
     def note(self, part: int, member: int, new: int) -> None:
-        """``part`` moves from ``member`` to ``new``."""
+        """Record that ``part`` moves from ``member`` to ``new``."""
         topic = self._topic_of[part]
         before = self._where.pop(part, None)
         if before is not None:

@@ -1,4 +1,4 @@
-"""Describing and listing: what is asked, how answers are read; and from outcomes to results."""
+"""Describing and listing: requests, how responses are read; and from outcomes to results."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_both_apis_describe_the_cluster_alike() -> None:
     assert new.controller == Broker(2, "b", 2, "r")
 
 
-def test_a_cluster_without_controller_says_so() -> None:
+def test_a_cluster_without_controller_has_none() -> None:
     found = descriptions.cluster_from_metadata(
         MetadataResponse(cluster_id=None, controller_id=-1, brokers=[])
     )

@@ -66,7 +66,7 @@ def test_fewer_partitions_or_no_leaders_are_not_enough(count: int, leader: int) 
     run(main())
 
 
-def test_a_deleted_topic_has_to_be_gone() -> None:
+def test_a_deleted_topic_must_not_be_shown_any_more() -> None:
     async def main() -> None:
         core = core_of(lambda *_: shows(2 if elapsed() < 0.3 else 0))
         assert await wait_until_seen(core, {"t": GONE}, 10.0)

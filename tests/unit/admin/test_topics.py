@@ -1,4 +1,4 @@
-"""The questions that change topics, in every version: what is written, how answers are read."""
+"""The requests that change topics, in every version: what is written, how responses are read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_validate_only_is_passed_on() -> None:
     assert create(NewTopic("a", 1, 1), validate_only=True).build(["a"], 7, VIEW, 1.0).validate_only
 
 
-def test_created_topics_are_read_with_what_brokers_tell() -> None:
+def test_created_topics_are_read_with_what_brokers_report() -> None:
     question = create(NewTopic("a"), NewTopic("b", 3, 2), NewTopic("c", assignments=[[1, 2]]))
     response = CreateTopicsResponse(
         topics=[
@@ -104,7 +104,7 @@ def test_created_topics_are_read_with_what_brokers_tell() -> None:
     }
 
 
-def test_a_refused_topic_is_an_error_with_the_brokers_words() -> None:
+def test_a_refused_topic_is_an_error_with_the_brokers_message() -> None:
     response = CreateTopicsResponse(
         topics=[CreatableTopicResult(name="a", error_code=36, error_message="it is there")]
     )
@@ -171,7 +171,7 @@ def test_growth_is_read() -> None:
     assert isinstance(found["b"], InvalidPartitions)
 
 
-def test_the_controllers_word_on_an_unknown_topic_is_final_and_a_move_is_not() -> None:
+def test_the_controllers_error_for_an_unknown_topic_is_final_and_a_move_is_not() -> None:
     assert DeleteTopics().is_final(broker_error(3))
     assert DeleteTopics().is_final(broker_error(100))
     assert not DeleteTopics().is_final(NotController("moved"))

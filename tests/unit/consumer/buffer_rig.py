@@ -64,7 +64,7 @@ class BufferRig:
         at: int | None = None,
         aborted: Iterable[tuple[int, int]] | None = None,
     ) -> bool:
-        """Add ``log`` as the answer to a fetch at ``at``, by default at the right place."""
+        """Add ``log`` as the response to a fetch at ``at``, by default at the right place."""
         return self.add_frame({index: log}, at=at, aborted=aborted)
 
     def add_frame(
@@ -75,7 +75,7 @@ class BufferRig:
         at: int | None = None,
         aborted: Iterable[tuple[int, int]] | None = None,
     ) -> bool:
-        """Add the answer about several partitions, in one frame."""
+        """Add the response about several partitions, in one frame."""
         self.frames_held += 1
         lease = self.buffer.lease(size_bytes, self._released)
         taken = False
@@ -101,5 +101,5 @@ class BufferRig:
         self.frames_held -= 1
 
     def take(self, limit: int) -> list[tuple[int, int]]:
-        """(partition, offset) of what is handed over."""
+        """(partition, offset) of the records that are returned."""
         return [(record.partition, record.offset) for record in self.buffer.take(limit)]

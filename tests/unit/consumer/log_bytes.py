@@ -1,4 +1,4 @@
-"""Bytes of a partition's log for these tests, made with the record room's builder."""
+"""Bytes of a partition's log for these tests, made with the builder of ``kclient.record``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch(
     value_bytes: int = 0,
     headers: Headers | None = None,
 ) -> bytes:
-    """``count`` records from ``base_offset`` on; their values say at which offset they are."""
+    """``count`` records from ``base_offset`` on; their values name their offsets."""
     builder = BatchBuilder(2**30)
     for offset in range(base_offset, base_offset + count):
         value = b"%d" % offset

@@ -1,7 +1,7 @@
 """A broker's side of fetch sessions (KIP-227), small and written from Kafka's own rules.
 
-The model that ``FetchSession`` is judged by: it resolves each request to the partitions that the
-broker would read, or refuses it.
+The model that ``FetchSession`` is checked against: it resolves each request to the partitions that
+the broker would read, or refuses it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Session:
     )
 
     def key(self, partition: TopicPartition, topic_id: bytes | None) -> tuple[object, int]:
-        """Partitions are told apart by topic id, or by name where there are no ids."""
+        """Partitions are distinguished by topic id, or by name where there are no ids."""
         return (topic_id if self.by_id else partition.topic, partition.partition)
 
     def update(self, request: SessionRequest) -> None:
@@ -37,7 +37,7 @@ class Session:
             self.cached.pop(self.key(partition, topic_id), None)
 
     def wishes(self) -> Wishes:
-        """What would be read."""
+        """The partitions that would be read, with their fetches."""
         return dict(self.cached.values())
 
 

@@ -1,4 +1,4 @@
-"""A subscription as a consumer has one, of which only what changes is told."""
+"""A subscription as a consumer has one, which only reports what changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new_subscription(
     on_change: Callable[[Sequence[PartitionState]], None] = lambda states: None,
     **others: Any,
 ) -> Subscription:
-    """``on_change`` is also told of what is fetched; ``others`` go to ``Subscription``."""
+    """``on_change`` is also called for what is fetched; ``others`` go to ``Subscription``."""
     defaults: dict[str, Any] = {
         "on_fetched": lambda state: on_change((state,)),
         "recall": lambda: None,

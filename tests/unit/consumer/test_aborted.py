@@ -48,7 +48,7 @@ def test_a_producer_may_abort_twice_and_commit_between() -> None:
 
 
 def test_a_commit_marker_does_not_end_what_is_hidden() -> None:
-    # Of the same producer there can't be one in between; of another it says nothing.
+    # Of the same producer there can't be one in between; one of another producer means nothing.
     log = txn(0, 1) + control(1, 2, 1) + txn(2, 1) + control(3, 1, 0)
     assert visible(log, [(1, 0)]) == []
 
@@ -86,7 +86,7 @@ def test_any_order_of_the_list_hides_the_same(data: st.DataObject) -> None:
             elif first is not None:
                 aborted.append((producer, first))
             log.append(control(offset, producer, 1 if what == "c" else 0))
-    for batches in open_batches.values():  # a broker gives none beyond the LSO; here all are shown
+    for batches in open_batches.values():  # a broker sends none beyond the LSO; here all are shown
         expected += batches
     shuffled = data.draw(st.permutations(aborted))
     assert visible(b"".join(log), list(shuffled)) == sorted(expected)

@@ -1,4 +1,4 @@
-"""What users may hand to a consumer's calls, and what they are told otherwise."""
+"""The arguments of a consumer's calls, and the errors for bad ones."""
 
 from __future__ import annotations
 
@@ -139,12 +139,12 @@ def test_nothing_to_seek(value: Any) -> None:
         checked_target(value)
 
 
-def test_what_lookups_return_for_nothing_is_no_target_but_says_what_is() -> None:
+def test_what_lookups_return_for_nothing_is_no_target_and_the_error_names_one() -> None:
     with pytest.raises(InvalidArgument, match=r"nothing is committed.*older.*seek_to_end\(\)"):
         checked_target(None)
 
 
-def test_what_needs_a_group_says_how_to_have_one() -> None:
+def test_what_needs_a_group_is_refused_with_the_way_to_have_one() -> None:
     error = refuse_group()
     assert isinstance(error, InvalidConfig)
     assert "has no group" in str(error) and 'group="audit"' in str(error)

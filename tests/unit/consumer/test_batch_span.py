@@ -48,7 +48,7 @@ def test_it_never_goes_back() -> None:
 
 
 @given(st.data())
-def test_it_says_what_reading_all_batches_shows(data: st.DataObject) -> None:
+def test_it_agrees_with_reading_all_batches(data: st.DataObject) -> None:
     """Mutated pieces: the end of all that can be read, or unclean where reading raises."""
     piece = bytearray(LOG + batch(16, 2))
     for _ in range(data.draw(st.integers(0, 3))):

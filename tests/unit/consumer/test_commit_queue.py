@@ -157,7 +157,7 @@ def test_one_partition_that_fails_does_not_make_the_others_wait() -> None:
     assert take(queue) == {P0: 2}
 
 
-def test_where_all_fails_who_comes_later_waits_too() -> None:
+def test_where_all_fails_later_calls_wait_too() -> None:
     queue = new_queue()
     ask(queue, {P0: 1})
     take(queue)
@@ -214,7 +214,7 @@ def test_a_partition_that_went_and_came_back_does_not_bring_its_commit_along(sen
     if sent:
         take(queue)
     queue.forget([P0])
-    queue.learned({P0: at(8)})  # somebody else had it meanwhile
+    queue.learned({P0: at(8)})  # another member had it meanwhile
     if sent:
         answer(queue, (P0, RebalanceInProgress("x")))
     error = failed(call)
@@ -223,7 +223,7 @@ def test_a_partition_that_went_and_came_back_does_not_bring_its_commit_along(sen
     assert queue.committed == {P0: 8}
 
 
-def test_what_was_under_way_when_the_partition_went_is_done_if_it_succeeds() -> None:
+def test_what_was_in_flight_when_the_partition_was_revoked_is_done_if_it_succeeds() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 5})
     take(queue)
@@ -234,7 +234,7 @@ def test_what_was_under_way_when_the_partition_went_is_done_if_it_succeeds() -> 
     assert queue.committed == {}
 
 
-def test_who_is_ousted_is_told_with_the_brokers_word_as_the_cause() -> None:
+def test_a_fenced_member_gets_the_brokers_error_as_the_cause() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1, P1: 1})
     take(queue)
@@ -247,7 +247,7 @@ def test_who_is_ousted_is_told_with_the_brokers_word_as_the_cause() -> None:
     assert queue.idle
 
 
-def test_a_generation_that_was_over_by_the_answer_is_no_outcome() -> None:
+def test_a_generation_that_was_over_by_the_response_is_no_outcome() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1})
     take(queue)
@@ -256,7 +256,7 @@ def test_a_generation_that_was_over_by_the_answer_is_no_outcome() -> None:
     assert take(queue, queue.due) == {P0: 1}
 
 
-def test_a_call_that_is_refused_and_ousted_tells_both() -> None:
+def test_a_call_that_is_refused_and_fenced_reports_both() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1, P1: 1})
     take(queue)
@@ -267,7 +267,7 @@ def test_a_call_that_is_refused_and_ousted_tells_both() -> None:
     assert any("OFFSET_METADATA_TOO_LARGE" in note for note in error.__notes__)
 
 
-def test_a_partition_that_is_unknown_is_given_up_when_that_is_sure() -> None:
+def test_a_partition_that_is_unknown_fails_when_that_is_sure() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1})
     now = 0.0
@@ -283,7 +283,7 @@ def test_a_partition_that_is_unknown_is_given_up_when_that_is_sure() -> None:
     assert queue.idle
 
 
-def test_only_who_has_waited_for_long_is_refused_for_an_unknown_partition() -> None:
+def test_only_a_call_that_has_waited_for_long_is_refused_for_an_unknown_partition() -> None:
     queue = new_queue()
     early = ask(queue, {P0: 1})
     take(queue)
@@ -291,7 +291,7 @@ def test_only_who_has_waited_for_long_is_refused_for_an_unknown_partition() -> N
     answer(queue, (P0, UnknownTopicOrPartition("x")), now=1.0)
     take(queue, PATIENCE)
     answer(queue, (P0, UnknownTopicOrPartition("x")), now=PATIENCE)
-    assert (early.done, later.done) == (False, False)  # it was first said at 1.0
+    assert (early.done, later.done) == (False, False)  # it was first reported at 1.0
     latest = ask(queue, {P0: 3}, now=PATIENCE)
     take(queue, 1.0 + PATIENCE)
     answer(queue, (P0, UnknownTopicOrPartition("x")), now=1.0 + PATIENCE)
@@ -301,7 +301,7 @@ def test_only_who_has_waited_for_long_is_refused_for_an_unknown_partition() -> N
     assert latest.error is None
 
 
-def test_another_error_in_between_starts_the_patience_anew() -> None:
+def test_another_error_in_between_starts_the_patience_over() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1})
     for now, error in (
@@ -324,7 +324,7 @@ def test_an_unknown_partition_makes_no_other_wait() -> None:
     assert take(queue, 3.0) == {P1: 1}
 
 
-def test_what_was_never_ours_is_told_apart_from_what_was_taken() -> None:
+def test_what_was_never_ours_is_distinguished_from_what_was_revoked() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1, P1: 1}, lost=(P1,))
     assert "not assigned to this consumer" in str(failed(ask(queue, {P1: 1}, lost=(P1,))))
@@ -339,7 +339,7 @@ def test_what_was_never_ours_is_told_apart_from_what_was_taken() -> None:
 # At least
 
 
-def test_at_least_is_fulfilled_by_what_is_committed_waits_or_is_under_way() -> None:
+def test_at_least_is_fulfilled_by_what_is_committed_waits_or_is_in_flight() -> None:
     queue = new_queue()
     ask(queue, {P0: 9})
     waits = ask(queue, {P0: 5}, at_least=True)
@@ -351,7 +351,7 @@ def test_at_least_is_fulfilled_by_what_is_committed_waits_or_is_under_way() -> N
     assert take(queue) == {P0: 10}
     answer(queue, (P0, None))
     assert ask(queue, {P0: 10}, at_least=True).done
-    assert not ask(queue, {P0: 3}).done  # who says so may move it back
+    assert not ask(queue, {P0: 3}).done  # an explicit offset may move it back
 
 
 def test_at_least_brings_up_again_what_may_have_been_committed() -> None:
@@ -392,7 +392,7 @@ def test_changes_are_what_is_neither_committed_nor_about_to_be() -> None:
     assert queue.changes(wanted) == wanted  # whether it is committed is not known
 
 
-def test_unconfirmed_is_what_is_not_committed_yet_whoever_asked_for_it() -> None:
+def test_unconfirmed_is_what_is_not_committed_yet_by_whichever_call() -> None:
     queue = new_queue()
     wanted = {P0: at(5), P1: at(5)}
     ask(queue, {P0: 5})
@@ -417,7 +417,7 @@ def test_the_same_offset_is_not_sent_twice_for_two_calls() -> None:
     assert take(queue) == {P0: 5}
 
 
-def test_whoever_joins_a_commit_that_fails_waits_for_the_next_attempt() -> None:
+def test_a_call_that_joins_a_commit_that_fails_waits_for_the_next_attempt() -> None:
     queue = new_queue()
     ask(queue, {P0: 5}, timeout=1.0)
     take(queue)

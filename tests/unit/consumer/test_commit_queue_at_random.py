@@ -1,4 +1,4 @@
-"""The queue of commits in random orders of calls, answers, rebalances: nothing moves back."""
+"""The queue of commits in random orders of calls, responses, rebalances: nothing moves back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcomes = st.sampled_from(
 
 
 class Coordinator(RuleBasedStateMachine):
-    """Random calls, answers and rebalances, beside a model of what the coordinator has.
+    """Random calls, responses and rebalances, beside a model of what the coordinator has.
 
     Offsets of ordinary calls grow, as those of a consumer do; those of ``at_least`` are any.
     """
@@ -128,7 +128,7 @@ class Coordinator(RuleBasedStateMachine):
             self.queue.learned({partition: at(self.next)})
 
     def look(self) -> None:
-        """Every outcome comes once, and what is said to be committed is."""
+        """Every outcome comes once, and what is reported as committed is."""
         for call in self.queue.finished():
             wanted = self.open.pop(call)  # raises for a second time
             assert call.done

@@ -9,7 +9,7 @@ from kclient.errors import ClientClosed, RequestTimedOut
 from tests.unit.consumer.test_commit_queue import P0, P1, P2, answer, ask, failed, new_queue, take
 
 
-def test_a_call_is_out_of_time_at_its_deadline_and_says_why() -> None:
+def test_a_call_is_out_of_time_at_its_deadline_and_has_the_reason() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1}, timeout=10.0)
     other = ask(queue, {P1: 1}, timeout=20.0)
@@ -25,10 +25,10 @@ def test_a_call_is_out_of_time_at_its_deadline_and_says_why() -> None:
     assert "commit of t-0 by group g did not succeed in 10.0 s; last: NOT_COORDINATOR" in str(error)
     assert not other.done
     assert queue.deadline == 20.0
-    assert take(queue, 15.0) == {P1: 1}  # nobody waits for the other any more
+    assert take(queue, 15.0) == {P1: 1}  # no call waits for the other any more
 
 
-def test_what_is_under_way_may_still_be_committed() -> None:
+def test_what_is_in_flight_may_still_be_committed() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1}, timeout=10.0)
     take(queue)
@@ -59,7 +59,7 @@ def test_deadlines_of_calls_that_are_done_are_not_kept() -> None:
     assert len(queue._deadlines) < 150
 
 
-def test_whoever_has_no_deadline_waits_for_ever() -> None:
+def test_a_call_without_a_deadline_waits_for_ever() -> None:
     queue = new_queue()
     call = ask(queue, {P0: 1}, timeout=math.inf)
     queue.expire(1e9)
@@ -67,7 +67,7 @@ def test_whoever_has_no_deadline_waits_for_ever() -> None:
     assert queue.deadline == math.inf
 
 
-def test_the_end_is_an_outcome_for_everybody() -> None:
+def test_the_end_is_an_outcome_for_all_calls() -> None:
     queue = new_queue()
     calls = [ask(queue, {P0: 1})]
     take(queue)

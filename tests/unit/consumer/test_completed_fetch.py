@@ -1,4 +1,4 @@
-"""One fetched piece: what is given, what is skipped, where the offset stands afterwards."""
+"""One fetched piece: what is returned, what is skipped, where the offset is afterwards."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_frame_is_released_with_its_last_holder() -> None:
     second = piece(batch(0, 1), lease=lease)
     lease.drop()
     first.close()
-    first.close()  # twice is once
+    first.close()  # closing twice is closing once
     held = second.hold_frame()
     second.close()
     assert released == []

@@ -1,4 +1,4 @@
-"""The buffer: order, turns, limits, memory, and the one step that hands records over."""
+"""The buffer: order, rotation, limits, memory, and the one step that returns records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_piece_that_does_not_follow_is_not_taken() -> None:
     assert rig.frames_held == 0
 
 
-def test_partitions_take_turns() -> None:
+def test_partitions_are_served_in_rotation() -> None:
     rig = BufferRig(3)
     for index in range(3):
         rig.add(index, batch(0, 4))
@@ -69,7 +69,7 @@ def test_a_seek_there_and_back_delivers_nothing_twice() -> None:
     assert rig.take(10) == [(0, n) for n in range(5)]
 
 
-def test_a_seek_to_the_position_itself_begins_anew() -> None:
+def test_a_seek_to_the_position_itself_starts_over() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 5))
     rig.add(0, batch(5, 5))
@@ -90,7 +90,7 @@ def test_unassigning_drops_what_is_buffered() -> None:
     assert rig.frames_held == 0
 
 
-def test_paused_partitions_are_not_handed_out_and_keep_their_data() -> None:
+def test_paused_partitions_are_not_returned_and_keep_their_data() -> None:
     rig = BufferRig(2)
     rig.add(0, batch(0, 2))
     rig.add(1, batch(0, 2))
@@ -107,7 +107,7 @@ def test_nothing_is_added_to_a_paused_partition() -> None:
     assert not rig.add(0, batch(0, 2))
 
 
-def test_paused_data_makes_room_and_is_fetched_again() -> None:
+def test_paused_data_frees_memory_and_is_fetched_again() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 4))
     rig.take(1)
@@ -163,7 +163,7 @@ def test_a_corrupt_batch_is_reported_once_and_the_offset_stays() -> None:
     assert partition == rig.partition(0)
     assert isinstance(error, CorruptRecord)
     assert error.offset == 2
-    assert rig.state(0).fetch_offset == 2  # dropped, and fetched anew
+    assert rig.state(0).fetch_offset == 2  # dropped, and fetched again
     assert rig.frames_held == 0
 
 
@@ -213,7 +213,7 @@ def test_memory_is_counted_by_frames_until_the_last_piece_of_it_is_used_up() -> 
     assert rig.buffer.has_room
 
 
-def test_room_is_told_when_a_full_partition_is_full_no_more() -> None:
+def test_on_room_is_called_when_a_full_partition_is_full_no_more() -> None:
     rig = BufferRig(1)
     for offset in range(PIECES_PER_PARTITION):
         rig.add(0, batch(offset, 1))
@@ -221,17 +221,17 @@ def test_room_is_told_when_a_full_partition_is_full_no_more() -> None:
     rig.take(1)
     assert rig.room == [rig.partition(0)]
     rig.take(PIECES_PER_PARTITION)
-    assert rig.room == [rig.partition(0)]  # it was asked for again: nobody waits to hear of more
+    assert rig.room == [rig.partition(0)]  # it is requested again: no further call is needed
 
 
-def test_room_is_told_when_all_is_dropped() -> None:
+def test_on_room_is_called_when_all_is_dropped() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 2))
     rig.buffer.drop(rig.state(0))
     assert rig.room == [rig.partition(0)]
 
 
-def test_memory_is_told_when_the_last_holder_of_a_frame_lets_go() -> None:
+def test_on_released_is_called_when_the_last_holder_drops_a_frame() -> None:
     rig = BufferRig(1)
     mine = rig.buffer.lease(50, lambda: None)
     mine.hold()  # as a thread does that reads it
@@ -312,7 +312,7 @@ def test_a_batch_reader_that_refuses_leaves_the_position() -> None:
     assert "bad payload" in str(rig.corrupt[0][1])
 
 
-def test_a_batch_that_finds_no_room_stays() -> None:
+def test_a_batch_that_does_not_fit_stays() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
     assert not rig.buffer.take_batch(lambda *_: None)

@@ -1,4 +1,4 @@
-"""No record is skipped and none is given twice, whatever happens between fetch and hand-over."""
+"""No record is skipped and none is returned twice, whatever happens between fetch and poll."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reading(RuleBasedStateMachine):
         super().__init__()
         self.rig = BufferRig(PARTITIONS, half_read_bytes=self.half_read_bytes)
         self.logs = [make_log(number) for number in range(PARTITIONS)]
-        self.expected = [0] * PARTITIONS  # where the user believes to be
+        self.expected = [0] * PARTITIONS  # where the application expects to be
         self.taken: list[object] = []
         self.threads: dict[CompletedFetch, Batch] = {}  # that inflate a piece's batch
 
@@ -61,7 +61,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(index=index, batches=st.integers(1, 5), stale=st.booleans())
     def fetch(self, index: int, batches: int, stale: bool) -> None:
-        """What a broker answers: whole batches, the first one around the offset asked for."""
+        """The response of a broker: whole batches, the first one around the requested offset."""
         state = self.rig.state(index)
         if state.fetch_offset is None:
             return
@@ -78,7 +78,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 9), keep=st.integers(0, 9))
     def take(self, limit: int, keep: int) -> None:
-        """Hand over some records; what the user doesn't get is given back (async for, errors)."""
+        """Return some records; those not delivered are given back (async for, errors)."""
         records = self.rig.buffer.take(limit)
         assert len(records) <= limit
         for record in records[:keep]:
@@ -91,7 +91,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 9))
     def take_columns(self, count: int) -> None:
-        """A batch is read as columns are, in part or whole, or finds no room."""
+        """A batch is read as columns are, in part or whole, or doesn't fit."""
 
         def read(state: PartitionState, one: Batch, start: int) -> int | None:
             if count == 0:
@@ -113,7 +113,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(index=index)
     def seek_to_where_it_is(self, index: int) -> None:
-        """To the position itself, where pieces may begin; the user is not beyond it."""
+        """To the position itself, where pieces may begin; the application is not beyond it."""
         position = self.rig.position(index)
         assert position is not None
         self.rig.subscription.seek(self.rig.state(index), position)
@@ -152,7 +152,7 @@ class Reading(RuleBasedStateMachine):
         for index in range(PARTITIONS):
             position = self.rig.position(index)
             assert position is not None
-            # What nobody may see is passed silently; no visible record lies between.
+            # Hidden records are passed silently; no visible record lies between.
             assert self.next_visible(index, self.expected[index]) == self.next_visible(
                 index, position
             )
@@ -203,7 +203,7 @@ class ReadingWithThreads(Reading):
 
     @rule(number=st.integers(0, PARTITIONS - 1))
     def start_a_thread(self, number: int) -> None:
-        """For one that is blocked now, whatever becomes of it meanwhile."""
+        """For one that is blocked now, whatever happens to it meanwhile."""
         blocked = list(self.rig.buffer.blocked)
         if number < len(blocked) and blocked[number] not in self.threads:
             batch = blocked[number].blocked
@@ -212,7 +212,7 @@ class ReadingWithThreads(Reading):
 
     @rule()
     def a_thread_is_done(self) -> None:
-        """The loop hasn't heard of it yet."""
+        """The loop hasn't been notified yet."""
         for one in self.threads.values():
             one.inflate(2**30)
 

@@ -1,4 +1,4 @@
-"""What each answer about a partition leads to."""
+"""What each response for a partition leads to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.consumer.test_fetch_scheduler import PlanRig, planned
 
 
 class ReplyRig:
-    """One partition at offset 0 with leader 1, and a reader of replies."""
+    """One partition at offset 0 with leader 1, and a reader of responses."""
 
     def __init__(self, *, reset: OffsetSpec | None = None, read_committed: bool = False) -> None:
         self.rig: PlanRig = planned(1, 1)
@@ -52,7 +52,7 @@ class ReplyRig:
         topic_id: bytes | None = None,
         **fields: Any,
     ) -> None:
-        """Read an answer to a fetch at ``asked``, of the broker in charge by default."""
+        """Read a response to a fetch at ``asked``, of the responsible broker by default."""
         lease = self.rig.buffer.lease(100, lambda: None)
         part = PartitionData(partition_index=0, **{"high_watermark": -1, **fields})
         self.news.node_id = broker or self.state.node_id or 1
@@ -75,13 +75,13 @@ def test_records_go_to_the_buffer_and_the_fetch_goes_on_behind_them() -> None:
     assert rig.rig.take(9) == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_brokers_that_tell_no_stable_offset_have_everything_stable() -> None:
+def test_brokers_that_report_no_stable_offset_have_everything_stable() -> None:
     rig = ReplyRig()
     rig.read(high_watermark=10, last_stable_offset=-1)
     assert rig.state.last_stable_offset == 10
 
 
-def test_an_empty_answer_ends_a_row_of_failures() -> None:
+def test_an_empty_response_ends_a_row_of_failures() -> None:
     rig = ReplyRig()
     rig.state.failures = 3
     rig.read(high_watermark=0)
@@ -90,7 +90,7 @@ def test_an_empty_answer_ends_a_row_of_failures() -> None:
 
 
 @pytest.mark.parametrize("what", ["sought", "paused", "unassigned", "waiting"])
-def test_an_answer_to_an_old_question_is_dropped(what: str) -> None:
+def test_a_response_to_an_outdated_request_is_dropped(what: str) -> None:
     rig = ReplyRig()
     subscription = rig.rig.subscription
     match what:
@@ -111,8 +111,8 @@ def test_an_answer_to_an_old_question_is_dropped(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["sought", "paused", "waiting"])
-def test_the_ends_of_the_log_are_taken_from_late_answers_too(what: str) -> None:
-    # A session tells them only when they change: who drops them never hears of them again.
+def test_the_ends_of_the_log_are_taken_from_late_responses_too(what: str) -> None:
+    # A session reports them only when they change: once dropped they never come again.
     rig = ReplyRig()
     match what:
         case "sought":
@@ -126,7 +126,7 @@ def test_the_ends_of_the_log_are_taken_from_late_answers_too(what: str) -> None:
     assert ends == (99, 98, 7)
 
 
-def test_an_answer_about_a_topic_that_was_made_anew_is_dropped_at_equal_offsets() -> None:
+def test_a_response_about_a_topic_that_was_recreated_is_dropped_at_equal_offsets() -> None:
     rig = ReplyRig()
     old, new = b"1" * 16, b"2" * 16
     rig.rig.subscription.update_metadata(rig.state, old, -1)
@@ -191,7 +191,7 @@ def test_what_precedes_a_broken_length_is_given() -> None:
     assert rig.state.position == 3
 
 
-def test_read_committed_hides_what_the_answer_lists_as_aborted() -> None:
+def test_read_committed_hides_what_the_response_lists_as_aborted() -> None:
     log = batch(0, 2, producer_id=5, transactional=True) + control(2, 5, 0) + batch(3, 1)
     for read_committed, expected in ((True, [3]), (False, [0, 1, 3])):
         rig = ReplyRig(read_committed=read_committed)
@@ -251,7 +251,7 @@ def test_out_of_range_from_a_follower_asks_the_leader() -> None:
     assert (rig.state.node_id, rig.state.phase) == (1, Phase.FETCHING)
 
 
-def test_out_of_range_calls_back_what_a_loop_has_not_handed_over_and_waits_for_it() -> None:
+def test_out_of_range_recalls_what_a_loop_has_not_returned_and_waits_for_it() -> None:
     rig = ReplyRig(reset=OffsetSpec.EARLIEST)
     rig.read(records=batch(0, 3))
     taken = rig.rig.buffer.take(9)
@@ -323,7 +323,7 @@ def test_a_log_that_is_broken_on_the_broker_is_an_error_at_once() -> None:
     assert isinstance(rig.error(), CorruptMessage)
 
 
-def test_server_errors_are_waited_out_a_few_times_and_then_told() -> None:
+def test_server_errors_are_waited_out_a_few_times_and_then_raised() -> None:
     rig = ReplyRig()
     for _ in range(QUIET_FAILURES):
         rig.read(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

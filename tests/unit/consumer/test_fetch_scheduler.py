@@ -1,4 +1,4 @@
-"""Whom to ask for what, and when."""
+"""Which broker is asked for what, and when."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_ask_has_offset_size_and_what_the_view_knows() -> None:
     assert rig.queue(1).session.asked[rig.partition(0)] == PartitionFetch(0, 1000, 5, b"i" * 16)
 
 
-def test_a_queue_is_told_of_once_until_it_is_looked_at() -> None:
+def test_a_queue_is_reported_once_until_it_is_examined() -> None:
     rig = planned(1, 1)
     rig.due(1)
     rig.touched.clear()
@@ -132,7 +132,7 @@ def test_a_partition_follows_its_leader() -> None:
     assert rig.asked(2) == {0: 0}
 
 
-def test_a_leader_that_is_not_known_as_a_broker_is_nobody_to_ask() -> None:
+def test_a_leader_that_is_not_known_as_a_broker_is_not_asked() -> None:
     rig = planned(1)
     rig.follow(cluster(9), 7.0)
     assert rig.state(0).node_id is None
@@ -142,7 +142,7 @@ def test_a_leader_that_is_not_known_as_a_broker_is_nobody_to_ask() -> None:
     assert rig.plan.unrouted == {}
 
 
-def test_since_when_a_partition_is_homeless_is_kept_over_views() -> None:
+def test_since_when_a_partition_has_no_broker_is_kept_over_views() -> None:
     rig = planned(None)
     rig.follow(cluster(None), 3.0)
     assert rig.plan is not None
@@ -206,12 +206,12 @@ def test_a_full_partition_is_held_back_and_the_others_are_asked_shortly() -> Non
     assert rig.due(1, 1.0) == 1.0 + SHORT_POLL
     rig.take(10)
     assert rig.plan is not None
-    rig.plan.touch(rig.state(0))  # as the fetcher does on room
+    rig.plan.touch(rig.state(0))  # as the fetcher does in ``on_room``
     assert rig.asked(1, 1.0) == {1: 0, 0: 2}
     assert not rig.queue(1).holds_back
 
 
-def test_nobody_is_asked_while_memory_is_used_up() -> None:
+def test_no_broker_is_asked_while_memory_is_used_up() -> None:
     rig = planned(1, frame_budget=100)
     rig.add(0, batch(0, 1))
     assert rig.due(1) == math.inf
@@ -250,7 +250,7 @@ def test_an_unknown_preferred_replica_does_not_strand_the_partition() -> None:
     assert rig.asked(1) == {0: 0}
 
 
-def test_a_preferred_replica_that_leaves_the_cluster_is_given_up() -> None:
+def test_a_preferred_replica_that_leaves_the_cluster_is_abandoned() -> None:
     rig = planned(1)
     assert rig.plan is not None
     rig.plan.prefer(rig.state(0), 2, until=100.0, now=0.0)
@@ -267,7 +267,7 @@ def test_a_replica_that_does_not_serve_sends_back_to_the_leader() -> None:
     assert rig.plan.states_of(rig.queue(2)) == []
 
 
-def test_a_removed_queue_is_made_anew_when_a_partition_comes_back() -> None:
+def test_a_removed_queue_is_recreated_when_a_partition_comes_back() -> None:
     rig = planned(1)
     assert rig.plan is not None
     old = rig.queue(1)
@@ -276,7 +276,7 @@ def test_a_removed_queue_is_made_anew_when_a_partition_comes_back() -> None:
     rig.follow(cluster(1))
     assert rig.queue(1) is not old
     assert rig.asked(1) == {0: 0}
-    rig.plan.remove(old)  # says nothing about the new one
+    rig.plan.remove(old)  # it doesn't affect the new one
     assert rig.queue(1) is not old
 
 

@@ -80,7 +80,7 @@ def test_later_requests_name_changes_only() -> None:
 def test_forgotten_partitions_are_really_sent_once() -> None:
     session = opened(A, B)
     session.forget(B)
-    session.forget(C)  # was never asked for
+    session.forget(C)  # was never requested
     request = session.next_request(by_id=False)
     assert request.forgotten == {B: None}
     session.answered(0, 7, [])
@@ -112,7 +112,7 @@ def test_a_lost_session_is_followed_by_one_full_fetch(code: ErrorCode, session_i
     assert session.next_request(by_id=False).partitions == {}
 
 
-def test_a_lost_answer_makes_the_next_request_full() -> None:
+def test_a_lost_response_makes_the_next_request_full() -> None:
     session = opened(A)
     session.want(A, PartitionFetch(10, 100))
     session.next_request(by_id=False)
@@ -131,27 +131,27 @@ def test_what_was_never_sent_changes_nothing() -> None:
     assert session.state is SessionState.INCREMENTAL
 
 
-def test_a_broker_without_room_gets_full_requests() -> None:
+def test_a_broker_without_memory_for_sessions_gets_full_requests() -> None:
     session = opened(A, session_id=0)
     assert session.state is SessionState.INITIAL
     assert session.next_request(by_id=False).full
 
 
-def test_a_broker_may_end_the_session_in_an_answer() -> None:
+def test_a_broker_may_end_the_session_in_a_response() -> None:
     session = opened(A)
     session.next_request(by_id=False)
     assert session.answered(0, 0, [A])
     assert (session.state, session.session_id) == (SessionState.INITIAL, 0)
 
 
-def test_an_answer_about_a_partition_that_was_not_asked_for_ends_the_session() -> None:
+def test_a_response_about_a_partition_that_was_not_requested_ends_the_session() -> None:
     session = opened(A)
     session.next_request(by_id=False)
     assert session.answered(0, 7, [C])
     assert session.state is SessionState.BROKEN
 
 
-def test_a_full_answer_that_leaves_a_partition_out_ends_the_session_that_it_opened() -> None:
+def test_a_full_response_that_leaves_a_partition_out_ends_the_session_that_it_opened() -> None:
     session = FetchSession()
     session.want(A, PartitionFetch(0, 100))
     session.want(B, PartitionFetch(0, 100))
@@ -168,7 +168,7 @@ def test_a_session_of_names_does_not_go_on_with_ids() -> None:
     assert (request.full, request.session_id, request.forgotten) == (True, 7, {})
 
 
-def test_a_topic_made_anew_is_forgotten_by_its_old_id_and_asked_for_by_the_new_one() -> None:
+def test_a_recreated_topic_is_forgotten_by_its_old_id_and_requested_by_the_new_one() -> None:
     session = FetchSession()
     session.want(A, PartitionFetch(0, 100, -1, ID_1))
     session.next_request(by_id=True)
@@ -180,7 +180,7 @@ def test_a_topic_made_anew_is_forgotten_by_its_old_id_and_asked_for_by_the_new_o
     assert session.topic_names == {ID_1: "flights", ID_2: "flights"}
 
 
-def test_a_topic_made_anew_is_not_forgotten_by_its_name() -> None:
+def test_a_recreated_topic_is_not_forgotten_by_its_name() -> None:
     session = FetchSession()
     session.want(A, PartitionFetch(0, 100, -1, ID_1))
     session.next_request(by_id=False)
@@ -204,7 +204,7 @@ def test_ids_count_only_where_all_partitions_have_one() -> None:
     assert session.has_all_ids
 
 
-def test_who_was_served_comes_last_in_the_next_full_request() -> None:
+def test_a_partition_that_was_served_comes_last_in_the_next_full_request() -> None:
     session = opened(A, B, C, session_id=0)
     session.move_to_end(A)
     session.move_to_end(TopicPartition("other", 0))
@@ -240,7 +240,7 @@ def test_an_illegal_step_raises() -> None:
 
 
 class Conversation(RuleBasedStateMachine):
-    """Client and broker, with lost answers, evictions and topics made anew at any moment."""
+    """Client and broker, with lost responses, evictions and recreated topics at any moment."""
 
     partitions = st.sampled_from([TopicPartition(t, p) for t in ("a", "b") for p in range(3)])
 

@@ -1,4 +1,4 @@
-"""Batches that are read in part: how much they may hold, who is served, and what threads add."""
+"""Batches that are read in part: how much they may hold, which are served, and what threads add."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_only_so_many_partitions_as_memory_allows_are_in_the_midst_of_a_batch() 
     assert rig.buffer.held_bytes == 0
 
 
-def test_what_is_not_compressed_counts_for_nothing_and_all_take_turns() -> None:
+def test_what_is_not_compressed_counts_for_nothing_and_all_are_served_in_rotation() -> None:
     rig = crowd(3 * AT_ONCE, codec=Compression.NONE)
     served = [rig.take(1)[0][0] for _ in range(3 * AT_ONCE)]
     assert served == list(range(3 * AT_ONCE))
 
 
-def test_who_ends_a_batch_lets_another_partition_begin_one() -> None:
+def test_a_partition_that_ends_a_batch_lets_another_one_begin_one() -> None:
     rig = crowd(AT_ONCE + 1, batches=9)
     first = next(turn for turn in range(99) if rig.take(3)[-1][0] == AT_ONCE)
     assert first <= 2 * AT_ONCE
@@ -68,7 +68,7 @@ def test_no_more_are_begun_by_columns() -> None:
     assert Counter(seen) == dict.fromkeys(range(3 * AT_ONCE), 4)
 
 
-def test_a_partition_that_is_paused_in_the_midst_of_a_batch_holds_up_nobody() -> None:
+def test_a_partition_that_is_paused_in_the_midst_of_a_batch_holds_up_no_other() -> None:
     rig = crowd(AT_ONCE + 2)
     for _ in range(AT_ONCE):
         rig.take(1)
@@ -82,7 +82,7 @@ def test_a_partition_that_is_paused_in_the_midst_of_a_batch_holds_up_nobody() ->
     assert rig.frames_held == 0
 
 
-def test_a_partition_that_is_sought_in_the_midst_of_a_batch_holds_up_nobody() -> None:
+def test_a_partition_that_is_sought_in_the_midst_of_a_batch_holds_up_no_other() -> None:
     rig = crowd(AT_ONCE + 2)
     for _ in range(AT_ONCE):
         rig.take(1)
@@ -123,10 +123,10 @@ def test_what_threads_have_inflated_counts_and_is_read_before_others_begin(
 
 
 @pytest.mark.parametrize("way", ["given back", "paused"])
-def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
+def test_a_thread_that_ends_before_the_loop_is_notified_blocks_no_partition(
     monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """The partition isn't blocked then, and its batch can be read already."""
+    """The partition isn't blocked then, as its batch can be read already."""
     monkeypatch.setattr(record_batch, "_INLINE_SECONDS", 0.0)
     rig = BufferRig(2, half_read_bytes=100)
     rig.add(0, batch(0, 4) + batch(4, 4, value_bytes=1000, codec=Compression.GZIP))
@@ -152,7 +152,7 @@ def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
     assert rig.frames_held == 0
 
 
-def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_nobody(
+def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_no_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is found to want a thread, and holds what that has inflated already."""
@@ -178,7 +178,7 @@ def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_nobody(
 
 
 def test_paused_partitions_keep_only_so_much_of_what_was_inflated() -> None:
-    """Whoever pauses each partition of which something came would fill the memory by it."""
+    """Else pausing each partition that has data would fill the memory."""
     rig = crowd(6 * AT_ONCE)
     for _ in range(6 * AT_ONCE):
         for index, _ in rig.take(1):
@@ -197,7 +197,7 @@ def test_paused_partitions_keep_only_so_much_of_what_was_inflated() -> None:
 
 
 def test_one_paused_partition_keeps_its_batch_however_large() -> None:
-    """Else whoever pauses and resumes it would fetch and inflate it for every few records."""
+    """Else pausing and resuming it would fetch and inflate it again for every few records."""
     rig = BufferRig(1, half_read_bytes=1000)
     rig.add(0, batch(0, 6, value_bytes=1000, codec=Compression.GZIP))
     for number in range(6):
@@ -209,7 +209,7 @@ def test_one_paused_partition_keeps_its_batch_however_large() -> None:
     assert rig.buffer.held_bytes == rig.buffer.aside_bytes == 0
 
 
-def test_what_was_taken_before_memory_fails_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_taken_before_memory_fails_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = BufferRig(2)
     rig.add(0, batch(0, 2))
     rig.add(1, batch(0, 2))
@@ -240,7 +240,7 @@ def test_what_a_thread_inflated_for_a_partition_that_was_paused_counts_there(
     for data in blocked:
         rig.subscription.pause(data.state)
     rig.add(2, batch(0, 1))
-    assert rig.take(9) == [(2, 0)]  # and on its way it saw that the others are paused
+    assert rig.take(9) == [(2, 0)]  # and before that it noticed that the others are paused
     assert not rig.buffer.blocked
     for data in blocked:
         assert data.blocked is not None
@@ -275,7 +275,7 @@ def test_what_is_inflated_when_memory_fails_counts(
     assert rig.buffer.held_bytes >= _EACH
 
 
-def test_what_finds_no_room_in_columns_counts() -> None:
+def test_what_does_not_fit_into_columns_counts() -> None:
     rig = crowd(2)
 
     def no_room(_: PartitionState, one: Batch, __: int) -> None:

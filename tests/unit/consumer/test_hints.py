@@ -1,4 +1,4 @@
-"""What a consumer's refusals advise: it must help in the situation that the user is in."""
+"""What a consumer's errors advise: it must help in the caller's situation."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_a_list_of_topics_is_refused_by_the_name_of_the_call(call: str, hint: st
     assert hint in str(refused.value)
 
 
-def test_a_pattern_among_the_names_is_told_where_it_belongs() -> None:
+def test_a_pattern_among_the_names_is_refused_with_where_it_belongs() -> None:
     with pytest.raises(InvalidArgument, match=r"not Pattern .*`pattern='orders"):
         checked_topics(("t", re.compile("a")), "subscribe(*topics)")
 
 
-def test_seconds_in_the_place_of_a_number_of_records_are_told_where_they_belong() -> None:
+def test_seconds_in_the_place_of_a_number_of_records_are_refused_with_where_they_belong() -> None:
     with pytest.raises(InvalidArgument, match=r"not 1\.5 \(seconds to wait are `timeout=1\.5`\)"):
         checked_limit(1.5)
     with pytest.raises(InvalidArgument, match=r"not 0$"):
@@ -56,18 +56,18 @@ def refusal(grouped: bool, expecting: bool) -> str:
     return str(refused.value)
 
 
-def test_without_a_group_who_seeks_is_told_to_assign() -> None:
+def test_without_a_group_the_hint_for_a_seek_is_to_assign() -> None:
     assert "call assign() with it first, or name its topic" in refusal(False, False)
 
 
-def test_a_member_is_told_that_the_group_assigns() -> None:
+def test_the_hint_for_a_member_is_that_the_group_assigns() -> None:
     text = refusal(True, True)
     assert "call assign()" not in text
     assert "the group" in text
     assert "on_assigned" in text
 
 
-def test_a_member_that_subscribes_to_nothing_is_told_to_subscribe() -> None:
+def test_the_hint_for_a_member_that_subscribes_to_nothing_is_to_subscribe() -> None:
     assert "subscribe()" in refusal(True, False)
 
 

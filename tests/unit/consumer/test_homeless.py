@@ -23,7 +23,7 @@ def refused(code: int) -> Cluster:
     return view_of([], [topic_of("t", error=code)], version=1)
 
 
-def test_nothing_was_heard_of_the_topic_yet() -> None:
+def test_nothing_is_known_of_the_topic_yet() -> None:
     assert explain(view_of([], [], version=1), P, 59.0, PATIENCE, unknown=False) is None
 
 
@@ -56,6 +56,6 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     )
 
 
-def test_what_may_pass_by_itself_is_told_when_patience_ends() -> None:
+def test_what_may_pass_by_itself_is_raised_when_patience_ends() -> None:
     for view in (cluster(None), view_of([], [], version=1)):
         assert isinstance(explain(view, P, 60.0, PATIENCE, unknown=False), LeaderNotAvailable)

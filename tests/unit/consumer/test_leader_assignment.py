@@ -1,4 +1,4 @@
-"""What the leader of a group sends out, and what it refuses to."""
+"""The assignments that the leader of a group sends, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEW = TopicsView({"t": 2}, {})
 
 
 class Custom:
-    """A user's assignor that says what it is told to."""
+    """An application's assignor that returns what it is given."""
 
     name = "custom"
 
@@ -38,7 +38,7 @@ class Custom:
 MEMBERS = {"one": MemberSubscription(("t",), owned=(A, B)), "two": MemberSubscription(("t",))}
 
 
-def test_a_cooperative_assignor_may_not_give_what_is_not_given_up_yet() -> None:
+def test_a_cooperative_assignor_may_not_assign_what_is_not_revoked_yet() -> None:
     with pytest.raises(InvalidArgument, match="t-1 would have two owners"):
         _shares(Custom({"one": [A], "two": [B]}, cooperative=True), VIEW, MEMBERS)
 
@@ -48,7 +48,7 @@ def test_a_cooperative_assignor_may_not_give_what_is_not_given_up_yet() -> None:
     [({"one": [A]}, True), ({"one": [A], "two": [B]}, False)],
     ids=["given up first", "eager"],
 )
-def test_all_else_is_sent_as_the_assignor_says(
+def test_all_else_is_sent_as_the_assignor_returns_it(
     shares: dict[str, list[TopicPartition]], cooperative: bool
 ) -> None:
     sent = _shares(Custom(shares, cooperative=cooperative), VIEW, MEMBERS)

@@ -1,4 +1,4 @@
-"""The question where an epoch ends, and what its answer means."""
+"""The request for the end of an epoch, and what its response means."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_the_request_has_the_epoch_read_and_the_epoch_known(version: int) -> Non
     assert asked == [(0, 2, 5), (1, 3, 5)]
 
 
-def test_old_brokers_answer_brokers_only() -> None:
+def test_old_brokers_respond_to_brokers_only() -> None:
     with pytest.raises(NoCommonVersion, match="brokers only"):
         EpochQuery({A: 2}).build([A], 2, cluster(1), 1.0)
 
 
-def test_answers_and_errors_are_told_apart() -> None:
+def test_results_and_errors_are_distinguished() -> None:
     response = OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -61,7 +61,7 @@ def test_an_epoch_that_the_leader_does_not_know_is_no_data_loss(end: EpochEnd) -
     assert not end.cuts(51)
 
 
-def test_an_end_that_is_no_offset_is_no_answer() -> None:
+def test_an_end_that_is_no_offset_is_an_error() -> None:
     said = EpochEndOffset(partition=0, leader_epoch=2, end_offset=-5)
     response = OffsetForLeaderEpochResponse(
         topics=[OffsetForLeaderTopicResult(topic="t", partitions=[said])]

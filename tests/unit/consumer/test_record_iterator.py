@@ -26,9 +26,9 @@ def steps(request: pytest.FixtureRequest) -> Any:
 
 
 class FakePoller:
-    """Gives the records of ``later`` one by one, to whoever waits; None closes it."""
+    """Returns the records of ``later`` one by one, to pending steps; None closes it."""
 
-    closed = True  # who raises ClientClosed is this one
+    closed = True  # it is this poller that raises ClientClosed
 
     def __init__(self, steps: Any, *records: Any) -> None:
         self.iterator_buffer = steps.IteratorBuffer()
@@ -97,7 +97,7 @@ def test_what_a_caller_of_next_has_kept_is_not_changed_by_later_steps(steps: Any
 
 
 async def test_a_record_that_takes_a_step_as_it_goes_changes_no_result(steps: Any) -> None:
-    """What was given before goes while the next one is given: its code may do anything then."""
+    """The previous record is freed while the next one is returned: its code may do anything."""
     other = iterator_of(steps, FakePoller(steps, "x"))
     inner = []
 
@@ -186,7 +186,7 @@ async def test_by_hand_a_step_does_what_a_coroutine_does(steps: Any) -> None:
     waiting.close()
 
 
-async def test_others_get_a_turn_when_it_is_due(steps: Any) -> None:
+async def test_it_yields_to_the_loop_when_that_is_due(steps: Any) -> None:
     time = 0.0
     poller = FakePoller(steps, *"abcdef")
     iterator = iterator_of(steps, poller, now=lambda: time)
@@ -198,7 +198,7 @@ async def test_others_get_a_turn_when_it_is_due(steps: Any) -> None:
     assert poller.turns == 1
 
 
-async def test_fresh_iterators_do_not_put_the_turn_of_others_off(steps: Any) -> None:
+async def test_fresh_iterators_do_not_put_off_the_yield_to_the_loop(steps: Any) -> None:
     time = 0.0
     poller = FakePoller(steps, *"abcdef")
 
@@ -224,7 +224,7 @@ async def test_a_fresh_iterator_whose_clock_is_another_is_due_by_its_own(steps: 
     assert poller.turns == 1
 
 
-async def test_a_turn_that_was_cancelled_is_had(steps: Any) -> None:
+async def test_a_cancelled_yield_counts(steps: Any) -> None:
     """Else a short timeout would never get a record, however many are at hand."""
     time = 0.0
     poller = FakePoller(steps, "a", "b")
@@ -247,7 +247,7 @@ async def test_what_cannot_be_converted_is_raised_by_its_step(steps: Any) -> Non
     assert await anext(iterator) == "C"
 
 
-async def test_a_step_under_a_tracer_hands_its_record_over(steps: Any) -> None:
+async def test_a_step_under_a_tracer_returns_its_record(steps: Any) -> None:
     poller = FakePoller(steps, "a", "b")
     iterator = iterator_of(steps, poller)
     before = sys.gettrace()

@@ -58,7 +58,7 @@ def test_finished_is_that_of_a_plain_model(gaps: list[int], rng: random.Random) 
         assert tracker.in_flight == len(offsets) - upto
 
 
-def test_a_partition_that_begins_anew_knows_nothing_of_what_ran_before() -> None:
+def test_a_partition_that_starts_over_knows_nothing_of_what_ran_before() -> None:
     tracker = Tracker()
     first, second = taken(tracker, record(1), record(2))
     tracker.finish(first)
@@ -96,11 +96,11 @@ def test_what_was_taken_away_is_forgotten() -> None:
     assert tracker.in_flight == 0
 
 
-# Who is next
+# Which is next
 
 
 class Model:
-    """Says by looking at everything who may start."""
+    """Finds out which jobs may start by checking all of them."""
 
     def __init__(self, ordering: Ordering) -> None:
         self.ordering = ordering
@@ -122,7 +122,7 @@ class Model:
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([None, b"a", b"b"])), max_size=40),
     st.randoms(),
 )
-def test_every_record_starts_once_and_none_before_its_turn(
+def test_every_record_starts_once_and_none_overtakes(
     ordering: Ordering, places: list[tuple[int, bytes | None]], rng: random.Random
 ) -> None:
     tracker, schedule, model = Tracker(), Schedule(ordering), Model(ordering)
@@ -194,7 +194,7 @@ def test_what_was_taken_away_is_not_started_and_not_kept() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 10, 1_000])
 @pytest.mark.parametrize("concurrency", [1, 64, 1_000])
-def test_room_by_default_suffices_for_all_handlers_and_partitions(
+def test_the_default_limit_suffices_for_all_handlers_and_partitions(
     partitions: int, concurrency: int
 ) -> None:
     bounds = Bounds(None, concurrency)
@@ -205,12 +205,14 @@ def test_room_by_default_suffices_for_all_handlers_and_partitions(
 
 
 @given(st.integers(1, 5_000), st.integers(1, 500), st.integers(1, 300), st.integers(0, 6_000))
-def test_room_is_never_overdrawn(total: int, concurrency: int, partitions: int, used: int) -> None:
+def test_the_limit_is_never_exceeded(
+    total: int, concurrency: int, partitions: int, used: int
+) -> None:
     bounds = Bounds(total, concurrency)
     bounds.resize(partitions)
     assert 0 <= bounds.limit(used) <= max(0, total - used)
     assert bounds.limit(0) >= 1
     assert 1 <= bounds.share(used) <= total
-    # Partitions that get on with nothing leave room for the others.
+    # Partitions that make no progress leave space for the others.
     stuck = partitions * bounds.share(total)
     assert stuck <= max(total // 2, partitions)

@@ -1,4 +1,4 @@
-"""Values of ``Consumer.run``: retries, retry topics, plans, and what dead letters tell."""
+"""Values of ``Consumer.run``: retries, retry topics, plans, and the headers of dead letters."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_retry_topics_that_can_not_be_are_refused(topic: str, delay: Any) -> Non
         RetryTopic(topic, delay)
 
 
-def test_the_range_of_a_delay_is_told_in_plain_numbers() -> None:
+def test_the_range_of_a_delay_is_given_in_plain_numbers() -> None:
     with pytest.raises(InvalidArgument, match=r"delay must be 0 to 2,592,000 seconds, not -1"):
         RetryTopic("r", -1)
 
@@ -241,7 +241,7 @@ def test_a_topic_to_go_to_needs_a_producer() -> None:
 
 
 class Odd(Exception):
-    """One whose text can't be had."""
+    """An exception whose text can't be read."""
 
     def __str__(self) -> str:
         raise RuntimeError
@@ -264,7 +264,7 @@ def test_what_is_written_is_read_back() -> None:
     assert failure_of(a_record(("a", b"1"))) is None
 
 
-def test_headers_of_the_record_are_told_from_those_of_the_failure() -> None:
+def test_headers_of_the_record_are_separated_from_those_of_the_failure() -> None:
     own = (("a", b"1"), ("kclient.mine", b"2"), ("a", None))
     failure = failure_of(a_record(*headers_of(a_record(*own), Odd(), 1, NOW, sent_on=False)))
     assert failure is not None
@@ -341,7 +341,7 @@ def test_headers_that_anybody_could_have_written_count_for_nothing_elsewhere() -
     "value",
     [None, b"", b"-1", b"+1", b"1.5", b"1e3", b" 1", b"0x1", b"9" * 19, b"9" * 400, b"\xb2"],
 )
-def test_numbers_out_of_range_count_as_absent(value: bytes | None) -> None:
+def test_numbers_out_of_range_count_as_missing(value: bytes | None) -> None:
     names = ("partition", "offset", "timestamp", "attempts", "due")
     record = a_record(*[(f"kclient.{name}", value) for name in names])
     assert failure_of(record) == Failure(None, None, None, None, 0, None, None, None)
@@ -360,7 +360,9 @@ def test_numbers_out_of_range_count_as_absent(value: bytes | None) -> None:
         (NOW + 10_000, -1, 10.0),
     ],
 )
-def test_nobody_waits_longer_than_the_topic_says(due: int, sent: int, seconds: float) -> None:
+def test_no_record_waits_longer_than_the_delay_of_the_topic(
+    due: int, sent: int, seconds: float
+) -> None:
     record = a_record(("kclient.due", b"%d" % due), timestamp=sent)
     assert wait_of(record, 60.0, NOW) == seconds
 

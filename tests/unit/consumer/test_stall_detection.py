@@ -1,4 +1,4 @@
-"""Stall detection: a wanted partition without responses is an error, whatever others believe."""
+"""Stall detection: a wanted partition without responses is an error, in whatever state it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 10.0
 
 
 class Rig:
-    """Two partitions of one broker, a stall_detector, and a clock that is turned by hand."""
+    """Two partitions of one broker, a stall detector, and a clock that is set by hand."""
 
     def __init__(self) -> None:
         self.subscription = new_subscription()
@@ -43,11 +43,11 @@ class Rig:
             self.check(float(tick))
 
 
-def test_answers_keep_it_quiet() -> None:
+def test_responses_keep_it_quiet() -> None:
     Rig().run(100.0, answered=True)
 
 
-def test_a_broker_that_never_answers_is_told_after_the_patience() -> None:
+def test_a_broker_that_never_responds_is_reported_after_the_patience() -> None:
     rig = Rig()
     rig.run(PATIENCE - 1, answered=False)
     with pytest.raises(ConsumerStalled, match=r"flights-0, flights-1 .*10\.0 s.*r 1") as caught:
@@ -56,7 +56,7 @@ def test_a_broker_that_never_answers_is_told_after_the_patience() -> None:
     assert caught.value.retriable
 
 
-def test_it_is_told_again_after_as_long() -> None:
+def test_it_is_reported_again_after_as_long() -> None:
     rig = Rig()
     rig.check(0.0)
     told = []
@@ -68,7 +68,7 @@ def test_it_is_told_again_after_as_long() -> None:
     assert told == [10, 20, 30]
 
 
-def test_a_partition_that_is_asked_of_nobody_is_told_though_its_broker_answers() -> None:
+def test_a_partition_that_is_not_requested_is_reported_though_its_broker_responds() -> None:
     rig = Rig()
     rig.queue.session.forget(B)
     rig.queue.session.next_request(False)
@@ -77,7 +77,7 @@ def test_a_partition_that_is_asked_of_nobody_is_told_though_its_broker_answers()
     assert caught.value.topic_partition == B
 
 
-def test_a_partition_without_a_broker_is_told() -> None:
+def test_a_partition_without_a_broker_is_reported() -> None:
     rig = Rig()
     rig.state(A).node_id = None
     with pytest.raises(ConsumerStalled, match="asked of no broker"):
@@ -95,7 +95,7 @@ def test_what_is_not_wanted_now_is_not_missed(why: str) -> None:
         elif why == "buffered":
             state.buffered_bytes = 1
         else:
-            rig.subscription.lose_position(state)  # without a policy: poll says so itself
+            rig.subscription.lose_position(state)  # without a policy: poll raises that itself
     rig.run(100.0, answered=False)
 
 
@@ -112,7 +112,7 @@ def test_its_patience_begins_when_it_is_wanted_again() -> None:
         rig.check(61.0)
 
 
-def test_one_look_after_a_standstill_accuses_nobody() -> None:
+def test_one_check_after_a_standstill_reports_nothing() -> None:
     rig = Rig()
     rig.check(0.0)
     rig.check(500.0)
@@ -128,7 +128,7 @@ def test_two_looks_far_apart_are_enough() -> None:
         rig.check(1000.0)
 
 
-def test_a_position_that_is_never_found_is_told() -> None:
+def test_a_position_that_is_never_found_is_reported() -> None:
     rig = Rig()
     state = rig.state(B)
     rig.subscription.ask_reset(state, OffsetSpec.LATEST)
@@ -139,7 +139,7 @@ def test_a_position_that_is_never_found_is_told() -> None:
     assert caught.value.topic_partition == B
 
 
-def test_the_patience_begins_anew_with_another_phase() -> None:
+def test_the_patience_starts_over_with_another_phase() -> None:
     rig = Rig()
     state = rig.state(B)
     rig.subscription.ask_reset(state, OffsetSpec.LATEST)
@@ -166,8 +166,8 @@ def test_it_is_quiet_about_what_has_an_error_of_its_own() -> None:
             pass
 
 
-def test_it_is_quiet_about_what_has_told_an_error_between_two_looks() -> None:
-    """One that backs off from answers that can't be read is not asked for when it is looked at."""
+def test_it_is_quiet_about_what_has_raised_an_error_between_two_checks() -> None:
+    """One that backs off from unreadable responses is not being fetched when it is checked."""
     rig = Rig()
     for tick in range(40):
         rig.check(float(tick))
@@ -177,7 +177,7 @@ def test_it_is_quiet_about_what_has_told_an_error_between_two_looks() -> None:
             pass
 
 
-def test_an_error_that_was_told_once_hides_no_stall_after_it() -> None:
+def test_an_error_that_was_raised_once_hides_no_stall_after_it() -> None:
     rig = Rig()
     rig.check(0.0)
     for state in rig.subscription:
@@ -191,7 +191,7 @@ def test_an_error_that_was_told_once_hides_no_stall_after_it() -> None:
 
 @pytest.mark.parametrize("what", ["read on", "resumed"])
 def test_a_partition_that_got_on_between_two_looks_is_not_accused(what: str) -> None:
-    """Nobody polled for long: its data waited until now, or it was paused."""
+    """No poll came for long: its data waited until now, or it was paused."""
     rig = Rig()
     rig.run(PATIENCE - 1, answered=False)
     for state in rig.subscription:

@@ -1,4 +1,4 @@
-"""Where partitions stand: the phases, positions, errors and what changes are told."""
+"""The state of partitions: phases, positions, errors and the changes that are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EARLIEST, LATEST = OffsetSpec.EARLIEST, OffsetSpec.LATEST
 
 
 class Rig:
-    """A subscription and what it told."""
+    """A subscription and the changes that it reported."""
 
     def __init__(self, reset: OffsetSpec | None = None, **others: Any) -> None:
         self.changed: list[TopicPartition] = []
@@ -60,7 +60,7 @@ def test_an_illegal_step_raises() -> None:
         rig.subscription._apply(rig.state(), PhaseEvent.VALIDATED)
 
 
-def test_partitions_that_change_together_are_told_of_together() -> None:
+def test_partitions_that_change_together_are_reported_together() -> None:
     rig = assigned(LATEST)
     rig.tellings = 0
     rig.subscription.assign([B, C, TopicPartition("c", 1)])
@@ -77,7 +77,7 @@ def test_partitions_that_change_together_are_told_of_together() -> None:
     assert {state.position for state in states} == {7}
 
 
-def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -> None:
+def test_a_new_partition_begins_with_what_is_known_of_it_and_is_reported_once() -> None:
     rig = Rig(LATEST, facts_of=lambda partition: (b"1" * 16, partition.partition + 5))
     rig.subscription.assign([A, B])
     assert rig.changed == [A, B]
@@ -87,7 +87,7 @@ def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -
     ]
 
 
-def test_a_view_that_tells_two_things_changes_a_partition_once() -> None:
+def test_a_view_with_two_changes_changes_a_partition_once() -> None:
     rig = assigned()
     rig.subscription.seek(rig.state(), 0)
     rig.changed.clear()
@@ -98,7 +98,7 @@ def test_a_view_that_tells_two_things_changes_a_partition_once() -> None:
     assert rig.changed == [A]
 
 
-def test_what_a_view_tells_of_a_partition_without_a_position_changes_no_wish() -> None:
+def test_a_view_of_a_partition_without_a_position_changes_no_request() -> None:
     rig = assigned(LATEST)
     assert not rig.subscription.update_metadata(rig.state(), b"1" * 16, 3)
     assert rig.changed == []
@@ -143,7 +143,7 @@ def test_assigning_again_keeps_what_stays_and_ends_what_goes() -> None:
     assert [tp for tp in rig.changed if tp != A] == [B, C]
 
 
-def test_a_partition_taken_away_and_given_back_starts_anew() -> None:
+def test_a_partition_revoked_and_assigned_again_starts_over() -> None:
     rig = assigned()
     rig.subscription.seek(rig.state(A), 5)
     before = rig.state(A)
@@ -172,7 +172,7 @@ def test_seek_settles_a_partition_and_forgets_its_trouble() -> None:
     assert rig.subscription.take_error() is None
 
 
-def test_a_lookup_answers_the_question_that_was_asked() -> None:
+def test_a_lookup_sets_the_position_that_was_requested() -> None:
     rig = assigned(LATEST)
     state = rig.state()
     first = state.position_version
@@ -183,7 +183,7 @@ def test_a_lookup_answers_the_question_that_was_asked() -> None:
 
 
 def test_a_lookup_that_was_asked_before_the_same_was_asked_again_is_ignored() -> None:
-    # Between the two the log may have grown, or have been made anew.
+    # Between the two the log may have grown, or have been recreated.
     rig = assigned(LATEST)
     state = rig.state()
     first = state.position_version
@@ -248,7 +248,7 @@ def test_an_epoch_that_the_view_takes_back_is_not_named_any_more() -> None:
     assert (state.phase, state.position, state.leader_epoch) == (Phase.FETCHING, 5, 3)
 
 
-def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
+def test_validation_ends_with_the_response_of_the_newest_leader() -> None:
     rig = assigned()
     state = rig.state()
     rig.subscription.seek(state, 0)
@@ -261,7 +261,7 @@ def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
     assert (state.phase, state.position) == (Phase.FETCHING, 5)
 
 
-def test_a_topic_made_anew_loses_positions_and_epochs() -> None:
+def test_a_recreated_topic_loses_positions_and_epochs() -> None:
     rig = assigned(EARLIEST)
     state = rig.state()
     rig.subscription.seek(state, 5)
@@ -322,7 +322,7 @@ def test_one_partition_can_be_asked_for_its_error() -> None:
     assert rig.subscription.take_error() is None
 
 
-def test_pausing_and_resuming_twice_is_told_once() -> None:
+def test_pausing_and_resuming_twice_is_reported_once() -> None:
     rig = assigned()
     rig.subscription.resume(rig.state())  # wasn't paused
     rig.subscription.pause(rig.state())
@@ -348,7 +348,7 @@ def test_lag_counts_to_the_end_that_the_reader_can_see() -> None:
     assert state.lag(read_committed=False) == 0
 
 
-def test_asking_for_what_is_not_assigned_says_so() -> None:
+def test_requiring_what_is_not_assigned_is_an_error() -> None:
     with pytest.raises(InvalidArgument, match="flights-2 is not assigned"):
         assigned().state(C)
 

@@ -1,4 +1,4 @@
-"""Wakeup and Broadcast: who is woken, and what is left behind."""
+"""Wakeup and Broadcast: which tasks are woken, and what is left behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from kclient.cluster.wakeups import Broadcast, Wakeup
 
 
-async def test_an_alarm_wakes_its_sleeper() -> None:
+async def test_a_wakeup_wakes_its_sleeper() -> None:
     alarm = Wakeup()
     sleeper = asyncio.ensure_future(alarm.sleep(60.0))
     await asyncio.sleep(0)
@@ -15,7 +15,7 @@ async def test_an_alarm_wakes_its_sleeper() -> None:
     await sleeper
 
 
-async def test_an_alarm_that_rang_before_ends_the_next_sleep_at_once_and_only_that() -> None:
+async def test_a_wakeup_notified_before_ends_the_next_sleep_at_once_and_only_that() -> None:
     alarm = Wakeup()
     alarm.notify()
     await alarm.sleep(60.0)
@@ -27,7 +27,7 @@ async def test_an_alarm_that_rang_before_ends_the_next_sleep_at_once_and_only_th
     await sleeper
 
 
-async def test_an_alarm_has_a_time_limit_even_where_it_is_infinite_or_past() -> None:
+async def test_a_wakeup_has_a_time_limit_even_where_it_is_infinite_or_past() -> None:
     await Wakeup().sleep(-1.0)
     sleeper = asyncio.ensure_future(Wakeup().sleep(float("inf")))
     await asyncio.sleep(0)
@@ -36,9 +36,9 @@ async def test_an_alarm_has_a_time_limit_even_where_it_is_infinite_or_past() -> 
     assert sleeper.cancelled()
 
 
-async def test_a_bell_wakes_all_who_wait_and_forgets_them() -> None:
+async def test_a_broadcast_wakes_all_waiters_and_forgets_them() -> None:
     bell = Broadcast()
-    bell.notify()  # nobody waits: nothing is kept
+    bell.notify()  # there is no waiter: nothing is kept
     waiters = [asyncio.ensure_future(bell.wait(60.0)) for _ in range(3)]
     await asyncio.sleep(0)
     assert not any(waiter.done() for waiter in waiters)
@@ -58,5 +58,5 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     bell.notify()
 
 
-async def test_a_bell_has_a_time_limit() -> None:
+async def test_a_broadcast_has_a_time_limit() -> None:
     await Broadcast().wait(0.0)

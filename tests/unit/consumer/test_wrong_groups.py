@@ -1,4 +1,4 @@
-"""What is no group, or needs one: told at once, with the name of what was given."""
+"""What is no group, or needs one: an error at once, with the name of what was given."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def test_a_callback_takes_partitions(callback: Any) -> None:
         kclient.Consumer("localhost", "orders", group="g", on_revoked=callback)
 
 
-def test_a_heartbeat_that_is_too_rare_is_told_what_is_wise() -> None:
+def test_a_heartbeat_that_is_too_rare_is_refused_with_what_is_wise() -> None:
     with pytest.raises(InvalidConfig, match="a third of it or less"):
         kclient.Consumer("localhost", group="g", heartbeat_interval=10.0, session_timeout=6.0)

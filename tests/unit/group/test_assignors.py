@@ -1,4 +1,4 @@
-"""What each assignor promises, on groups that fit on a line. ``tests/assignors`` asks Java."""
+"""What each assignor promises, on groups that fit on a line. ``tests/assignors`` plays Java's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Shares = Mapping[str, Sequence[TopicPartition]]
 
 
 def assignor(name: str) -> Assignor:
-    """A new one."""
+    """A new assignor of that name."""
     return chosen([name])[0]
 
 
 def parts(text: str) -> tuple[TopicPartition, ...]:
-    """``t0 t1 u0``."""
+    """The partitions in a text such as ``t0 t1 u0``."""
     return tuple(TopicPartition(one[0], int(one[1:])) for one in text.split())
 
 
@@ -37,7 +37,7 @@ def wants(topics: str, **fields: object) -> MemberSubscription:
 
 
 def shown(shares: Shares) -> dict[str, str]:
-    """Shares as ``parts`` takes them."""
+    """Assignments as ``parts`` takes them."""
     return {
         member: " ".join(f"{part.topic}{part.partition}" for part in share)
         for member, share in sorted(shares.items())
@@ -133,7 +133,7 @@ def test_sticky_minds_racks_where_members_want_different_topics_too() -> None:
     assert shown(shares) == {"a": "t2 t3", "b": "t0 t1 u0"}
 
 
-def test_a_partition_given_on_before_it_is_given_up_is_found() -> None:
+def test_a_partition_assigned_before_it_is_revoked_is_found() -> None:
     members = {"a": wants("t", owned=parts("t0 t1 t2")), "b": wants("t", owned=parts("t3"))}
     early = {"a": parts("t0"), "b": parts("t1 t3")}
     assert given_too_early(members, early) == list(parts("t1"))
@@ -142,14 +142,14 @@ def test_a_partition_given_on_before_it_is_given_up_is_found() -> None:
     assert given_too_early(members, {"b": parts("t2")}) == list(parts("t2"))
 
 
-def test_sticky_tells_nothing_before_its_first_assignment() -> None:
+def test_sticky_has_no_user_data_before_its_first_assignment() -> None:
     one = assignor("sticky")
     assert one.user_data(("t",)) is None
     one.assigned([], 1)
     assert one.user_data(("t",)) == bytes.fromhex("00000000 00000001")
 
 
-def test_sticky_tells_what_java_tells() -> None:
+def test_sticky_has_the_user_data_of_java() -> None:
     one = assignor("sticky")
     orders = [TopicPartition("orders", 2), TopicPartition("orders", 0), TopicPartition("bills", 1)]
     one.assigned(orders, 5)
@@ -160,7 +160,7 @@ def test_sticky_tells_what_java_tells() -> None:
     )
 
 
-def test_cooperative_sticky_tells_its_generation() -> None:
+def test_cooperative_sticky_has_its_generation_as_user_data() -> None:
     one = assignor("cooperative-sticky")
     assert one.user_data(()) == b"\xff\xff\xff\xff"
     one.assigned(parts("t0"), 5)
@@ -202,6 +202,6 @@ def test_a_group_without_members_gets_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_topics_that_nobody_wants_and_topics_without_partitions_are_passed_over(name: str) -> None:
+def test_topics_without_readers_and_topics_without_partitions_are_skipped(name: str) -> None:
     shares = assignor(name).assign(view(t=1, u=5, v=0), {"a": wants("tv")})
     assert shown(shares) == {"a": "t0"}

@@ -1,4 +1,4 @@
-"""The setting becomes assignors, or says what is wrong with it."""
+"""The setting becomes assignors, or an error that names what is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kclient.types import TopicPartition
 
 
 class Own:
-    """A user's assignor."""
+    """An application's assignor."""
 
     name: object = "own"
     cooperative: object = True

@@ -1,4 +1,4 @@
-"""Pitfall 58: what peers say of themselves may be old, wrong or nonsense; the leader copes."""
+"""Pitfall 58: the claims of peers may be old, wrong or nonsense; the leader copes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STICKY = ("sticky", "cooperative-sticky")
 
 
 def owns(name: str, topics: str, owned: str, generation: int = 3) -> MemberSubscription:
-    """A member that claims ``owned`` in the way that the assignor believes."""
+    """A member that claims ``owned`` in the way that the assignor reads."""
     claimed = parts(owned)
     if name == "sticky":
         return wants(topics, user_data=encode_claim(claimed, generation), generation=generation)
@@ -46,7 +46,7 @@ def test_pitfall_58_what_two_claim_in_one_generation_goes_to_one_of_them() -> No
     assert sorted(part for share in shares.values() for part in share) == list(parts("t0 t1"))
 
 
-def test_pitfall_58_what_two_claim_in_one_generation_is_given_to_nobody_at_first() -> None:
+def test_pitfall_58_what_two_claim_in_one_generation_is_assigned_to_none_at_first() -> None:
     one = assignor("cooperative-sticky")
     members = {
         "a": owns(one.name, "t", "t0 t1"),
@@ -58,7 +58,7 @@ def test_pitfall_58_what_two_claim_in_one_generation_is_given_to_nobody_at_first
 @pytest.mark.parametrize("name", STICKY)
 @pytest.mark.parametrize("where", ["a", "z"])
 def test_pitfall_58_a_member_that_wants_nothing_gets_nothing(name: str, where: str) -> None:
-    # Java's shares all topics out among all members if it meets the one that wants nothing first.
+    # Java's assigns all topics to all members if it meets the one that wants nothing first.
     members = {where: wants(""), "b": wants("tu"), "c": wants("tu")}
     shares = assignor(name).assign(view(t=3, u=3), members)
     assert shares[where] == []
@@ -141,7 +141,7 @@ def test_a_generation_from_the_future_does_no_harm_later() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ten_thousand_partitions_are_shared_by_a_hundred_members(name: str) -> None:
+def test_ten_thousand_partitions_are_assigned_to_a_hundred_members(name: str) -> None:
     topics = [f"topic-{number}" for number in range(1_000)]
     members = {
         f"consumer-{number}": decode_subscription(

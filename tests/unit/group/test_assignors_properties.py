@@ -147,7 +147,7 @@ def test_members_that_want_the_same_get_the_same_number_but_for_one(
 
 
 @given(views(), plain_members(alike=True))
-def test_range_shares_each_topic_evenly(view: TopicsView, members: Members) -> None:
+def test_range_assigns_each_topic_evenly(view: TopicsView, members: Members) -> None:
     shares = chosen(["range"])[0].assign(view, members)
     for topic in view.counts:
         each = [sum(part.topic == topic for part in share) for share in shares.values()]

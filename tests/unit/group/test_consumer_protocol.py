@@ -1,4 +1,4 @@
-"""What members tell each other: Java's bytes, and whatever else peers may send."""
+"""What members send each other: Java's bytes, and whatever else peers may send."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_subscription_is_written_as_java_writes_it() -> None:
     assert encode_subscription(SUBSCRIPTION) == BYTES
 
 
-def test_a_subscription_that_says_little_is_written_as_java_writes_it() -> None:
+def test_a_minimal_subscription_is_written_as_java_writes_it() -> None:
     data = encode_subscription(MemberSubscription(("t",)))
     assert data.hex() == "000300000001000174ffffffff00000000ffffffffffff"
 

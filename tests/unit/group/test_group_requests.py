@@ -1,4 +1,4 @@
-"""The requests of a member in each version, and what is read from their answers."""
+"""The requests of a member in each version, and what is read from their responses."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_leave_in_every_version(version: int) -> None:
     assert one.reason == ("y" * 255 if version >= 5 else None)
 
 
-def test_what_a_join_is_answered_with() -> None:
+def test_a_join_response_is_read() -> None:
     answer = JoinGroupResponse(
         generation_id=5,
         protocol_name="even",
@@ -103,12 +103,12 @@ def test_what_a_join_is_answered_with() -> None:
 @pytest.mark.parametrize(
     ("said", "agrees"), [(None, True), ("", True), ("work", True), ("x", False)]
 )
-def test_the_protocol_type_is_compared_where_the_broker_tells_it(said: Any, agrees: bool) -> None:
+def test_the_protocol_type_is_compared_where_the_broker_reports_it(said: Any, agrees: bool) -> None:
     assert DYNAMIC.agrees(JoinGroupResponse(protocol_type=said)) is agrees
     assert DYNAMIC.agrees(SyncGroupResponse(protocol_type=said), ME) is agrees
 
 
-def test_the_protocol_is_compared_where_the_broker_tells_it() -> None:
+def test_the_protocol_is_compared_where_the_broker_reports_it() -> None:
     assert DYNAMIC.agrees(SyncGroupResponse(protocol_name="even"), ME)
     assert not DYNAMIC.agrees(SyncGroupResponse(protocol_name="odd"), ME)
 

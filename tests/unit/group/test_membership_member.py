@@ -1,4 +1,4 @@
-"""Who a member is and what is next, whatever comes in whatever order. No loop."""
+"""The state of a member and its next step, whatever comes in whatever order. No loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stable() -> Member:
     return member
 
 
-def test_it_joins_when_somebody_wants_it() -> None:
+def test_it_joins_when_that_is_requested() -> None:
     member = Member()
     assert not member.begin()
     member.request_rejoin("because")
@@ -49,7 +49,7 @@ def test_it_joins_when_somebody_wants_it() -> None:
     assert not member.begin()
 
 
-def test_a_wish_before_the_join_is_met_by_it_and_one_after_it_begins_the_next_rebalance() -> None:
+def test_a_request_before_the_join_is_met_by_it_and_a_later_one_begins_the_next_rebalance() -> None:
     member = stable()
     member.request_rejoin("one")
     assert member.begin()
@@ -64,7 +64,7 @@ def test_a_wish_before_the_join_is_met_by_it_and_one_after_it_begins_the_next_re
     assert member.asks() == "three"
 
 
-def test_whoever_holds_something_is_told_of_the_loss_before_it_joins_again() -> None:
+def test_a_member_with_an_assignment_reports_the_loss_before_it_joins_again() -> None:
     for advance in ("", "begin", "prepared", "joined"):
         member = stable()
         member.request_rejoin("again")
@@ -81,7 +81,7 @@ def test_whoever_holds_something_is_told_of_the_loss_before_it_joins_again() -> 
         assert (member.state, member.has_assignment) == (S.PREPARING, False)
 
 
-def test_whoever_holds_nothing_just_joins_again() -> None:
+def test_a_member_without_an_assignment_just_joins_again() -> None:
     member = Member()
     member.request_rejoin("first")
     member.begin()
@@ -91,7 +91,7 @@ def test_whoever_holds_nothing_just_joins_again() -> None:
     assert (member.state, member.generation, member.member_id) == (S.JOINING, None, "m")
 
 
-def test_the_id_is_kept_or_forgotten_as_told() -> None:
+def test_the_id_is_kept_or_forgotten_as_requested() -> None:
     member = stable()
     member.over(TROUBLE)
     assert member.member_id == "m"
@@ -128,13 +128,13 @@ def test_a_failure_and_the_close_are_ends() -> None:
     member.request_rejoin("again")
     assert member.rejoin_reason is None
     assert member.leave() == ""
-    assert member.close() == "m"  # for saying goodbye
+    assert member.close() == "m"  # for LeaveGroup
     member.fail(TROUBLE)
     assert member.state is S.CLOSED
     assert member.close() == ""
 
 
-def test_whose_name_is_anothers_has_no_id_to_leave_with() -> None:
+def test_a_fenced_member_has_no_id_to_leave_with() -> None:
     member = stable()
     member.fail(TROUBLE, forget_id=True)
     assert member.close() == ""
@@ -236,7 +236,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_silent_for_ever(self) -> None:
-        """A loss always leads to another join, unless somebody left or it can't be."""
+        """A loss always leads to another join, unless it left or can't be a member."""
         if self.member.state is S.LOST:
             assert self.member.error is not None
 

@@ -7,15 +7,15 @@ import pytest
 from kclient.group.member import HeartbeatTimer
 
 
-def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
+def test_the_session_counts_from_the_sending_of_the_heartbeat() -> None:
     timer = HeartbeatTimer(3.0, 10.0)
     timer.answered(100.0)
     assert (timer.due, timer.session_ends_at) == (103.0, 110.0)
-    timer.answered(103.0)  # the answer itself came later
+    timer.answered(103.0)  # the response itself came later
     assert (timer.due, timer.session_ends_at) == (106.0, 113.0)
 
 
-def test_an_old_answer_moves_the_session_back_never() -> None:
+def test_an_old_response_never_moves_the_session_back() -> None:
     timer = HeartbeatTimer(3.0, 10.0)
     timer.answered(100.0)
     timer.answered(99.0)

@@ -1,4 +1,4 @@
-"""What each code of each answer means for a member: the whole table, and the texts of refusals."""
+"""What each code of each response means for a member: the whole table, and the error texts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_each_row_of_the_table_is_expected() -> None:
 
 
 @pytest.mark.parametrize("api", Api)
-def test_a_code_that_nobody_expects_means_what_it_says_of_itself(api: Api) -> None:
+def test_an_unexpected_code_is_handled_by_its_retriable_flag(api: Api) -> None:
     for code, info in TABLE.items():
         if not code or code in ERROR_ACTIONS[api]:
             continue
@@ -142,7 +142,7 @@ def test_a_fatal_refusal_names_the_group_the_member_and_the_remedy(
     assert error.node_id == 3
 
 
-def test_only_who_has_a_group_instance_id_is_told_what_it_needs() -> None:
+def test_only_static_members_get_the_hint_what_they_need() -> None:
     named = requests("pod-7").refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
     assert "group_instance_id needs brokers from 2.3 on" in str(named)
     unnamed = requests().refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)

@@ -1,4 +1,4 @@
-"""Requests about committed offsets in every version, and what their answers say."""
+"""Requests about committed offsets in every version, and how their responses are read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def order(generation: Generation = MEMBER, known: Cluster = KNOWN) -> OffsetComm
 
 
 @pytest.mark.parametrize("version", range(1, OffsetCommitRequest.MAX_VERSION + 1))
-def test_a_commit_says_in_every_version_all_that_the_version_can(version: int) -> None:
+def test_a_commit_has_in_every_version_all_that_the_version_can(version: int) -> None:
     sent = OffsetCommitRequest.decode(order().build(version).encode(version), version)
     assert (sent.group_id, sent.generation_id_or_member_epoch) == ("g", 7)
     assert sent.member_id == "member-1"
@@ -107,7 +107,7 @@ def test_a_commit_says_in_every_version_all_that_the_version_can(version: int) -
     assert all(bool(topic.name) is (version < 10) for topic in sent.topics)
 
 
-def test_who_is_no_member_commits_as_nobody() -> None:
+def test_a_commit_without_membership_has_no_member_id() -> None:
     sent = order(OUTSIDE).build(10)
     assert (sent.generation_id_or_member_epoch, sent.member_id) == (-1, "")
     assert sent.group_instance_id is None
@@ -133,7 +133,7 @@ def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
 
 
 def committed(version: int, **codes: int) -> OffsetCommitResponse:
-    """An answer with a code for each of ``t0``, ``t1``, ``u0``."""
+    """A response with a code for each of ``t0``, ``t1``, ``u0``."""
     ids = {"t": T_ID, "u": U_ID}
     topics = [
         OffsetCommitResponseTopic(
@@ -159,7 +159,7 @@ def test_each_partition_of_a_commit_has_its_own_outcome(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_committed(version: int) -> None:
+def test_a_partition_that_the_response_leaves_out_is_not_taken_for_committed(version: int) -> None:
     said = order().read(committed(version, t0=0))
     assert said[T0] is None
     for key in (T1, U0):
@@ -168,7 +168,7 @@ def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_committed(versi
         assert error.topic_partition == key
 
 
-def test_an_answer_about_what_was_not_asked_changes_nothing() -> None:
+def test_a_response_about_what_was_not_requested_changes_nothing() -> None:
     stranger = OffsetCommitResponseTopic(
         topic_id=b"x" * 16, partitions=[OffsetCommitResponsePartition(0, 22)]
     )
@@ -177,7 +177,7 @@ def test_an_answer_about_what_was_not_asked_changes_nothing() -> None:
     assert order().read(answer) == {T0: None, U0: None, T1: None}
 
 
-def test_of_two_answers_for_one_partition_the_error_counts() -> None:
+def test_of_two_results_for_one_partition_the_error_counts() -> None:
     answer = committed(10, t0=22, t1=0, u0=0)
     answer.topics += committed(10, t0=0, t1=22).topics
     said = order().read(answer)
@@ -224,7 +224,7 @@ def test_one_error_names_all_partitions_that_have_the_like() -> None:
     assert (error.topic_partition, error.node_id) == (None, 3)
     assert ["OffsetMetadataTooLarge" in note for note in error.__notes__] == [True]
     assert combined_error({U0: errors[U0]}, "g").topic_partition == U0
-    assert errors[T0].message == "no"  # it may be in other hands, too
+    assert errors[T0].message == "no"  # it may be shared with other calls
 
 
 def test_a_text_names_the_first_partitions_and_counts_the_others() -> None:
@@ -262,7 +262,7 @@ def test_a_fetch_asks_in_every_version_for_these_partitions(version: int) -> Non
 def fetched(
     version: int, *, error: int = 0, group_id: str = "g", **rows: tuple[int, int, str | None, int]
 ) -> OffsetFetchResponse:
-    """An answer with (offset, epoch, metadata, code) of each of ``t0``, ``t1``, ``u0``."""
+    """A response with (offset, epoch, metadata, code) of each of ``t0``, ``t1``, ``u0``."""
     ids = {"t": T_ID, "u": U_ID}
     answer = OffsetFetchResponse()
     if version < 8:
@@ -285,7 +285,7 @@ def fetched(
 
 
 @pytest.mark.parametrize("version", range(1, OffsetFetchRequest.MAX_VERSION + 1))
-def test_an_answer_tells_offsets_none_and_errors_apart(version: int) -> None:
+def test_a_response_distinguishes_offsets_none_and_errors(version: int) -> None:
     said = question().read(
         fetched(
             version,
@@ -310,7 +310,7 @@ def test_an_error_of_the_group_is_that_of_each_partition(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 7, 8, 10])
-def test_a_partition_that_the_answer_leaves_out_does_not_start_from_nowhere(version: int) -> None:
+def test_a_partition_that_the_response_leaves_out_is_an_error(version: int) -> None:
     said = question().read(fetched(version, t0=(10, -1, "", 0)))
     assert said[T0] == OffsetAndMetadata(10)
     for key in (T1, U0):
@@ -319,7 +319,7 @@ def test_a_partition_that_the_answer_leaves_out_does_not_start_from_nowhere(vers
         assert error.topic_partition == key
 
 
-def test_the_answer_about_another_group_is_none() -> None:
+def test_a_response_about_another_group_counts_for_nothing() -> None:
     said = question().read(fetched(10, group_id="h", t0=(10, -1, "", 0)))
     assert {type(one) for one in said.values()} == {ProtocolError}
 
