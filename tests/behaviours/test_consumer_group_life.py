@@ -24,7 +24,7 @@ async def test_callbacks_may_seek_pause_and_commit(broker, topic, producer) -> N
     name = await topic()
     await write(await producer(), name, [b"%d" % n for n in range(20)])
     part = TopicPartition(name, 0)
-    told: list[str] = []
+    reported: list[str] = []
 
     async def assigned(partitions: Sequence[TopicPartition]) -> None:
         for one in partitions:
@@ -32,11 +32,11 @@ async def test_callbacks_may_seek_pause_and_commit(broker, topic, producer) -> N
             consumer.pause(one)
             await asyncio.sleep(0.05)
             consumer.resume(one)
-        told.append("assigned")
+        reported.append("assigned")
 
     async def revoked(partitions: Sequence[TopicPartition]) -> None:
         await consumer.commit()
-        told.append("revoked")
+        reported.append("revoked")
 
     consumer: kclient.Consumer[Any, Any] = kclient.Consumer(
         broker.bootstrap,
@@ -50,7 +50,7 @@ async def test_callbacks_may_seek_pause_and_commit(broker, topic, producer) -> N
         records = await consumer.poll(max_records=3, timeout=20.0)
         assert [record.offset for record in records] == [5, 6, 7]
         await consumer.unsubscribe()
-        assert told == ["assigned", "revoked"]
+        assert reported == ["assigned", "revoked"]
         found = (await consumer.committed([part]))[part]
         assert found is not None and found.offset == 8
 

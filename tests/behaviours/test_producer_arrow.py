@@ -87,9 +87,9 @@ async def test_arrow_rows_that_cannot_be_sent_are_named_and_none_is_sent(
     name, out = await topic(), await producer()
     await out.send(name, b"first")
     table = pa.table({"value": [b"a", b"b", b"c"], "partition": [0, 7, -1]})
-    with pytest.raises(RowsRejected, match="row 2: partition=-1") as told:
+    with pytest.raises(RowsRejected, match="row 2: partition=-1") as reported:
         await out.send_arrow(name, table)
-    assert told.value.count == 1
-    with pytest.raises(RowsRejected, match="row 1: partition 7 of topic") as told:
+    assert reported.value.count == 1
+    with pytest.raises(RowsRejected, match="row 1: partition 7 of topic") as reported:
         await out.send_arrow(name, table[:2])
     assert (await out.send(name, b"second")).offset == 1

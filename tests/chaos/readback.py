@@ -45,10 +45,10 @@ def offsets_of(
             ListOffsetsResponse,
             10.0,
         )
-        ((told,),) = [one.partitions for one in answer.topics]
-        if told.error_code:
-            raise ReadbackFailed(f"{topic}-{partition} on node {node}: error {told.error_code}")
-        found[partition] = told.offset
+        ((reported,),) = [one.partitions for one in answer.topics]
+        if reported.error_code:
+            raise ReadbackFailed(f"{topic}-{partition} on node {node}: error {reported.error_code}")
+        found[partition] = reported.offset
     return found
 
 

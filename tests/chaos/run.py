@@ -190,12 +190,12 @@ class _Run:
         """Wait for the time, the faults and the records, but not for ever."""
         wishes, begun = self.plan.wishes, time.monotonic()
         limit = self.plan.seconds * 3 + 120.0
-        told = 0
+        reported = 0
         while True:
             await asyncio.sleep(_LOOK)
             passed = time.monotonic() - begun
-            if passed // 10 > told:
-                told = int(passed // 10)
+            if passed // 10 > reported:
+                reported = int(passed // 10)
                 self._tell(f"{self._ledger.acked:,} records, {nemesis.count('cut')} cuts")
             if passed > limit:
                 self._cut_short = f"not reached in {limit:.0f} s"

@@ -207,8 +207,8 @@ async def coordinator(run: Run, group: str) -> None:
         if who.error_code:
             return False
         asked = DescribeGroupsRequest([group])
-        told = (await run.quietly(asked, 5, node=who.node_id)).groups[0]
-        return told.error_code not in _NOT_YET
+        reported = (await run.quietly(asked, 5, node=who.node_id)).groups[0]
+        return reported.error_code not in _NOT_YET
 
     await until(found)
 

@@ -135,7 +135,7 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is lost, once; the consumer hears of it, comes back by itself, and goes on."""
-    told: list[str] = []
+    reported: list[str] = []
     caplog.set_level(logging.WARNING, "kclient")
     short = {"group.min.session.timeout.ms": 500}
     async with Cluster(brokers=1, broker_configs=short) as cluster:
@@ -146,15 +146,15 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
         async with kclient.Consumer(
             cluster.bootstrap,
             T,
-            on_assigned=lambda _: told.append("assigned"),
-            on_lost=lambda _: told.append("lost"),
+            on_assigned=lambda _: reported.append("assigned"),
+            on_lost=lambda _: reported.append("lost"),
             **settings,
         ) as consumer:
             while consumer.metrics().get("consumer.records") != 20:
                 await consumer.poll(timeout=1.0)
             time.sleep(2.5)  # noqa: ASYNC251 - that is the point
             async with asyncio.timeout(30.0):
-                while told != ["assigned", "lost", "assigned"]:
+                while reported != ["assigned", "lost", "assigned"]:
                     await consumer.poll(timeout=0.1)
             cluster.append(T, 0, batch(10, 1))
             async with asyncio.timeout(30.0):
@@ -166,7 +166,7 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
             assert health.joined
             assert health.late_heartbeats >= 1
             assert health.longest_block >= 2.0
-            assert told == ["assigned", "lost", "assigned"]
+            assert reported == ["assigned", "lost", "assigned"]
     [warning] = [one.message for one in caplog.records if "event loop was blocked" in one.message]
     assert "session_timeout=1.0 s" in warning
     assert "heartbeat of group audit is 2." in warning

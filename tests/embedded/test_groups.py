@@ -52,8 +52,8 @@ async def test_the_internal_topic_is_made_when_a_coordinator_is_asked_for(scene:
     broker = scene.cluster.brokers[found.node_id]
     assert (found.host, found.port) == (broker.host, broker.port)
     assert scene.cluster.partition_count(OFFSETS) == 50
-    told = await peer.call(MetadataRequest(None), 12)
-    (topic,) = [one for one in told.topics if one.name == OFFSETS]
+    reported = await peer.call(MetadataRequest(None), 12)
+    (topic,) = [one for one in reported.topics if one.name == OFFSETS]
     assert topic.is_internal
     assert {len(one.replica_nodes) for one in topic.partitions} == {3}
 
@@ -65,8 +65,8 @@ async def test_the_internal_topic_is_as_the_configuration_says() -> None:
         scene.coordinator()
         assert cluster.partition_count(OFFSETS) == 4
         async with RawPeer.to(cluster.bootstrap) as peer:
-            told = await peer.call(MetadataRequest(None), 12)
-            assert {len(one.replica_nodes) for one in told.topics[0].partitions} == {2}
+            reported = await peer.call(MetadataRequest(None), 12)
+            assert {len(one.replica_nodes) for one in reported.topics[0].partitions} == {2}
 
 
 async def test_groups_are_spread_over_brokers(scene: Scene) -> None:

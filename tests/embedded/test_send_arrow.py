@@ -150,10 +150,10 @@ async def test_rows_that_cannot_be_sent_are_named_and_nothing_is_sent(cluster: C
     async with kclient.Producer(cluster.bootstrap, max_request_size=1000) as out:
         with pytest.raises(
             RowsRejected, match=r"3 of 5 rows .* so none of them was: row 1: "
-        ) as told:
+        ) as reported:
             await out.send_arrow("t", table)
         assert out.health().buffered_bytes == 0
-    error = told.value
+    error = reported.value
     assert (error.count, error.taken, error.maybe_written) == (3, 0, False)
     kinds = [(row, type(why)) for row, why in error.rows]
     assert kinds == [(1, RecordTooLarge), (2, InvalidArgument), (3, InvalidArgument)]
@@ -166,9 +166,9 @@ async def test_a_header_without_a_name_is_named_by_row(cluster: Cluster) -> None
     kind = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"name": "a", "value": None}], [{"name": None, "value": b""}]], kind)
     async with kclient.Producer(cluster.bootstrap) as out:
-        with pytest.raises(RowsRejected) as told:
+        with pytest.raises(RowsRejected) as reported:
             await out.send_arrow("t", pa.table({"value": ["v", "v"], "headers": headers}))
-    ((row, why),) = told.value.rows
+    ((row, why),) = reported.value.rows
     assert (row, type(why)) == (1, SerializationFailed)
 
 
@@ -180,9 +180,9 @@ async def test_a_partition_that_does_not_exist_is_refused_before_any_row_is_sent
     async with kclient.Producer(cluster.bootstrap, **QUICK, max_block=1.0) as out:
         if known:
             await out.partitions_for("t")
-        with pytest.raises(RowsRejected, match="partition 4 of topic t did not come") as told:
+        with pytest.raises(RowsRejected, match="partition 4 of topic t did not come") as reported:
             await out.send_arrow("t", pa.concat_tables(chunks))
-    assert [row for row, _ in told.value.rows] == [2, 4]
+    assert [row for row, _ in reported.value.rows] == [2, 4]
     assert everything(cluster) == []
 
 
@@ -198,10 +198,12 @@ async def test_a_partition_that_was_added_meanwhile_is_found(cluster: Cluster) -
 async def test_all_rejected_rows_are_counted_and_the_first_listed(cluster: Cluster) -> None:
     table = pa.table({"value": ["v"] * 30_000, "timestamp": [-5] * 30_000})
     async with kclient.Producer(cluster.bootstrap) as out:
-        with pytest.raises(RowsRejected, match=r"30,000 of 30,000 rows.*and 29,997 more") as told:
+        with pytest.raises(
+            RowsRejected, match=r"30,000 of 30,000 rows.*and 29,997 more"
+        ) as reported:
             await out.send_arrow("t", table)
-    assert told.value.count == 30_000
-    assert [row for row, _ in told.value.rows] == list(range(100))
+    assert reported.value.count == 30_000
+    assert [row for row, _ in reported.value.rows] == list(range(100))
 
 
 async def test_a_reader_is_sent_batch_by_batch_as_far_as_it_is_right(cluster: Cluster) -> None:
@@ -209,9 +211,9 @@ async def test_a_reader_is_sent_batch_by_batch_as_far_as_it_is_right(cluster: Cl
     bad = pa.table({"value": ["c", "d"], "timestamp": [1, -9]})
     async with kclient.Producer(cluster.bootstrap) as out:
         assert await out.send_arrow("t", pa.concat_tables([good, good]).to_reader()) == 4
-        with pytest.raises(RowsRejected, match="nothing after row 1 was") as told:
+        with pytest.raises(RowsRejected, match="nothing after row 1 was") as reported:
             await out.send_arrow("t", pa.concat_tables([good, bad]).to_reader())
-        assert (told.value.taken, [row for row, _ in told.value.rows]) == (2, [3])
+        assert (reported.value.taken, [row for row, _ in reported.value.rows]) == (2, [3])
         await out.flush()
     assert everything(cluster) == [b"a"] * 2 + [b"a"] + [b"b"] * 3
 
@@ -224,9 +226,9 @@ async def test_no_room_within_max_block_names_the_row(cluster: Cluster) -> None:
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"v")
         held = cluster.faults.hold("Produce", times=None)
-        with pytest.raises(BufferFull) as told:
+        with pytest.raises(BufferFull) as reported:
             await out.send_arrow("t", pa.table({"value": numbers(100, 200)}))
-        (note,) = told.value.__notes__
+        (note,) = reported.value.__notes__
         assert "at row 2" in note
         cluster.faults.clear()
         held.release()
@@ -302,10 +304,10 @@ async def test_rows_of_failed_batches_are_named(cluster: Cluster) -> None:
         cluster.faults.error(
             "Produce", ErrorCode.INVALID_RECORD, times=None, topic="t", partition=1
         )
-        with pytest.raises(RowsNotDelivered, match="not delivered; first: row ") as told:
+        with pytest.raises(RowsNotDelivered, match="not delivered; first: row ") as reported:
             await out.send_arrow("t", table)
         cluster.faults.clear()
-        error = told.value
+        error = reported.value
         assert isinstance(error, FlushFailed)
         lost = error.row_numbers()
         assert error.count == len(lost) > 0
@@ -325,11 +327,11 @@ async def test_rows_in_one_run_are_a_range_and_those_of_others_are_not_named(
         stranger = out.send("t", b"stranger", partition=0)
         table = pa.table({"value": numbers(50), "partition": [0] * 50})
         cluster.faults.error("Produce", ErrorCode.INVALID_RECORD, times=1)
-        with pytest.raises(RowsNotDelivered) as told:
+        with pytest.raises(RowsNotDelivered) as reported:
             await out.send_arrow("t", table)
-        ((rows, why),) = told.value.rows
+        ((rows, why),) = reported.value.rows
         assert rows == range(50)
-        assert told.value.count == 50
+        assert reported.value.count == 50
         assert "INVALID_RECORD" in str(why)
         assert stranger.exception() is not None
 
@@ -340,11 +342,11 @@ async def test_rows_of_an_expired_batch_may_be_written(cluster: Cluster) -> None
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"v", partition=2)
         held = cluster.faults.hold("Produce", times=None, after=True)
-        with pytest.raises(RowsNotDelivered) as told:
+        with pytest.raises(RowsNotDelivered) as reported:
             await out.send_arrow("t", pa.table({"value": ["w"] * 3, "partition": [2] * 3}))
         cluster.faults.clear()
         held.release()
-    ((rows, why),) = told.value.rows
+    ((rows, why),) = reported.value.rows
     assert (rows, type(why), why.maybe_written) == (range(3), DeliveryTimedOut, True)
 
 

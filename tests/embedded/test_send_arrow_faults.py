@@ -50,9 +50,9 @@ async def test_times_that_python_does_not_know_are_named_by_row(
     elif layout == "run_end":
         times = pa.compute.run_end_encode(times)
     async with kclient.Producer(cluster.bootstrap) as out:
-        with pytest.raises(RowsRejected, match="1 of 2 rows") as told:
+        with pytest.raises(RowsRejected, match="1 of 2 rows") as reported:
             await out.send_arrow("t", pa.table({"value": ["v", "w"], "timestamp": times}))
-    ((row, why),) = told.value.rows
+    ((row, why),) = reported.value.rows
     assert (row, type(why)) == (1, InvalidArgument)
     assert f"timestamp={shown} is out of range: " in str(why)
     assert written(cluster) == []
@@ -72,9 +72,9 @@ async def test_a_header_whose_name_is_not_utf8_is_named_by_row(cluster: Cluster)
     headers = pa.array([[{"name": name, "value": b"\xff"}] for name in names], kind)
     table = pa.table({"value": ["a", "b", "c"], "headers": headers})
     async with kclient.Producer(cluster.bootstrap) as out:
-        with pytest.raises(RowsRejected, match="1 of 3 rows") as told:
+        with pytest.raises(RowsRejected, match="1 of 3 rows") as reported:
             await out.send_arrow("t", table)
-        ((row, why),) = told.value.rows
+        ((row, why),) = reported.value.rows
         assert (row, type(why)) == (1, SerializationFailed)
         assert repr(b"bad\xff") in str(why)
         assert await out.send_arrow("t", table.take([0, 2])) == 2
@@ -108,9 +108,13 @@ async def test_rows_before_one_that_the_partitioner_fails_for_are_sent(
     async with kclient.Producer(cluster.bootstrap, partitioner=failing) as out:
         if known:
             await out.partitions_for("t")
-        with pytest.raises(InvalidArgument, match=r"Failing failed for topic t: .*no idea") as told:
+        with pytest.raises(
+            InvalidArgument, match=r"Failing failed for topic t: .*no idea"
+        ) as reported:
             await out.send_arrow("t", pa.table({"value": keys, "key": keys}))
-        assert told.value.__notes__ == [f"at row {at} of send_arrow; the rows before it were taken"]
+        assert reported.value.__notes__ == [
+            f"at row {at} of send_arrow; the rows before it were taken"
+        ]
         await out.flush()
         assert out.health().buffered_bytes == out.health().parked_records == 0
     assert written(cluster) == keys[:at]
@@ -160,9 +164,9 @@ async def test_rows_of_one_batch_have_one_error_that_is_nobody_elses(cluster: Cl
         await out.partitions_for("t")
         stranger = out.send("t", b"stranger", partition=0)
         cluster.faults.error("Produce", ErrorCode.INVALID_RECORD, times=1)
-        with pytest.raises(RowsNotDelivered) as told:
+        with pytest.raises(RowsNotDelivered) as reported:
             await out.send_arrow("t", pa.table({"value": ["v"] * 50, "partition": [0] * 50}))
-    ((rows, why),) = told.value.rows
+    ((rows, why),) = reported.value.rows
     assert rows == range(50)
     kept = stranger._outcome.error
     assert why is not kept

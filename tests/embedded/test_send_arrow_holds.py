@@ -147,10 +147,10 @@ def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
             with LoopProbe() as probe:
                 with pytest.raises(FlushFailed):
                     await out.close(timeout=0.0)
-                with pytest.raises(RowsNotDelivered) as told:
+                with pytest.raises(RowsNotDelivered) as reported:
                     await sending
-            assert told.value.count == told.value.taken == count
-            assert told.value.row_numbers() == list(range(count))
+            assert reported.value.count == reported.value.taken == count
+            assert reported.value.row_numbers() == list(range(count))
             held(probe)
 
     run_held(main)

@@ -60,8 +60,8 @@ async def test_an_ipv6_address_is_in_brackets_wherever_a_port_follows() -> None:
             known = {one.address for one in producer.health().client.nodes}
             assert known == set(cluster.bootstrap.split(","))
             assert {one.host for one in (await admin.describe_cluster()).brokers} == {"::1"}
-            told = await shown(peer, BROKER, "1", "listeners")
-        assert told[0] == f"PLAINTEXT://{broker.address}"
+            reported = await shown(peer, BROKER, "1", "listeners")
+        assert reported[0] == f"PLAINTEXT://{broker.address}"
         port = broker.port
         await cluster.crash(1)
         with socket.create_server(("::1", port), family=socket.AF_INET6):

@@ -35,8 +35,8 @@ async def alter(cluster: Cluster, name: str, value: str | None, asked: int = 2) 
     entry = AlterableConfig(MOST, DELETE if value is None else SET, value)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, name, [entry])])
     async with RawPeer.to(cluster.brokers[asked].address) as peer:
-        (told,) = (await peer.call(request, 1)).responses
-    return int(told.error_code)
+        (reported,) = (await peer.call(request, 1)).responses
+    return int(reported.error_code)
 
 
 async def written(cluster: Cluster, topic: str) -> int:

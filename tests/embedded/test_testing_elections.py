@@ -18,8 +18,8 @@ async def test_of_all_partitions_only_those_are_told_that_were_elected() -> None
         cluster.move_leader("t", 1, 1)
         async with RawPeer.to(cluster.brokers[1].address) as peer:
             answer: Any = await peer.call(ElectLeadersRequest(PREFERRED, None, 5000), 2)
-    told = {
+    reported = {
         topic.topic: [(one.partition_id, one.error_code) for one in topic.partition_result]
         for topic in answer.replica_election_results
     }
-    assert (answer.error_code, told) == (0, {"t": [(1, 0)], "u": []})
+    assert (answer.error_code, reported) == (0, {"t": [(1, 0)], "u": []})

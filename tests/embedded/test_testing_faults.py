@@ -117,8 +117,8 @@ async def test_an_error_reaches_partitions_that_only_the_session_remembers(
 ) -> None:
     session = (await peer.call(fetch("t", 0, 1, session=(0, 0)), 12)).session_id
     cluster.faults.error("Fetch", NOT_LEADER, topic="t", partition=1)
-    told = await peer.call(fetch(None, session=(session, 1)), 12)
-    (part,) = told.responses[0].partitions
+    reported = await peer.call(fetch(None, session=(session, 1)), 12)
+    (part,) = reported.responses[0].partitions
     assert (part.partition_index, part.error_code) == (1, NOT_LEADER)
 
 

@@ -43,9 +43,9 @@ async def test_an_idle_cluster_takes_next_to_no_memory() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _PROGRAM, stdout=asyncio.subprocess.PIPE
     )
-    told, _ = await process.communicate()
+    reported, _ = await process.communicate()
     assert process.returncode == 0
-    for when, mb in json.loads(told).items():
+    for when, mb in json.loads(reported).items():
         assert mb < MOST_MB, when
 
 

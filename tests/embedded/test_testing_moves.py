@@ -33,13 +33,13 @@ async def test_a_broker_moves_and_keeps_what_it_has() -> None:
         await cluster.move(1)
         assert cluster.brokers[1].address != before[1]
         assert cluster.brokers[2].address == before[2]
-        told = await asked(before[2], "t")
-        assert {f"{b.host}:{b.port}" for b in told.brokers} == {*addresses(cluster).values()}
-        assert told.topics[0].partitions[0].leader_id == 1
+        reported = await asked(before[2], "t")
+        assert {f"{b.host}:{b.port}" for b in reported.brokers} == {*addresses(cluster).values()}
+        assert reported.topics[0].partitions[0].leader_id == 1
         with pytest.raises(ConnectionError):
             await asked(before[1])
         await cluster.restart(1)
-        assert (await asked(cluster.brokers[1].address)).brokers == told.brokers
+        assert (await asked(cluster.brokers[1].address)).brokers == reported.brokers
 
 
 async def test_a_broker_moves_to_another_host() -> None:
@@ -122,8 +122,8 @@ async def test_a_broker_speaks_less_than_another_one() -> None:
         said = {}
         for node_id, address in addresses(cluster).items():
             async with RawPeer.to(address) as peer:
-                told = await peer.call(ApiVersionsRequest(), 0)
-                said[node_id] = next(k for k in told.api_keys if k.api_key == 3)
+                reported = await peer.call(ApiVersionsRequest(), 0)
+                said[node_id] = next(k for k in reported.api_keys if k.api_key == 3)
         assert (said[1].min_version, said[1].max_version) == (2, 5)
         assert said[2].max_version > 5
         assert await asked(cluster.brokers[1].address, version=5)
@@ -135,9 +135,9 @@ async def test_an_older_apiversions_is_asked_for_in_version_0() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.brokers[1].speak("ApiVersions", 0, 2)
         async with RawPeer.to(cluster.bootstrap) as peer:
-            told = await peer.read(ApiVersionsRequest, 0, peer.write(ApiVersionsRequest(), 4))
-        assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(k.api_key, k.max_version) for k in told.api_keys] == [(18, 2)]
+            reported = await peer.read(ApiVersionsRequest, 0, peer.write(ApiVersionsRequest(), 4))
+        assert reported.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(k.api_key, k.max_version) for k in reported.api_keys] == [(18, 2)]
 
 
 async def test_versions_that_are_not_served_are_refused() -> None:

@@ -335,14 +335,14 @@ def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -
         if inspect.iscoroutinefunction(function) and not name.startswith("_")
     }
     tree = ast.parse(Path(threaded.__file__).read_text())
-    told = {
+    reported = {
         function.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and node.name in blocking
         for function in node.body
         if isinstance(function, ast.FunctionDef)
     }
-    assert coroutines <= told
+    assert coroutines <= reported
 
 
 def test_what_comes_back_is_of_use(cluster: ThreadedCluster) -> None:

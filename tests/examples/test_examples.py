@@ -70,20 +70,20 @@ async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
 
 
 def test_the_example_of_elections_tells_what_happens_when_a_leader_is_cut_off() -> None:
-    told = run("examples.elections").stdout
-    events = re.findall(r"^ *[\d.]+ s  (\w+)\(", told, re.M)
+    reported = run("examples.elections").stdout
+    events = re.findall(r"^ *[\d.]+ s  (\w+)\(", reported, re.M)
     assert events == [
         *("BrokerFenced", "ControllerLost", "ControllerElected", "IsrShrunk", "LeaderElected"),
         *("BrokerUp", "LogTruncated", "IsrExpanded"),
     ]
-    assert told.endswith("In the log: [b'committed']\n")
+    assert reported.endswith("In the log: [b'committed']\n")
 
 
 def test_the_tasks_of_a_killed_worker_move_to_the_others() -> None:
     before, after = run("examples.worker_pool").stdout.split("worker-3 was killed\n")
     had, has = (
-        set(re.findall(r"^generation \d+: worker-1 runs (.*)$", told, re.M)[-1].split(", "))
-        for told in (before, after)
+        set(re.findall(r"^generation \d+: worker-1 runs (.*)$", reported, re.M)[-1].split(", "))
+        for reported in (before, after)
     )
     assert len(had) == 3
     assert len(has) in (4, 5)  # of nine, for two

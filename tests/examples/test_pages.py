@@ -77,7 +77,7 @@ def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exac
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(kclient.Consumer, "end_offsets", then_more)
                 code = block(page, words)
-                names = await execute(code, cluster, print=lambda *told: read.append(told))
+                names = await execute(code, cluster, print=lambda *reported: read.append(reported))
                 read.extend(names["table"].to_pylist() if "table" in names else ())
 
     # Those with a time ask the clock of the machine for it.

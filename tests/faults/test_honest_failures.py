@@ -68,8 +68,8 @@ class Sending:
         self._pending.discard(delivery)
         error = delivery.exception()
         if error is None:
-            told = delivery.result()
-            self._history.ok(send, Place(told.topic, told.partition), told.offset)
+            reported = delivery.result()
+            self._history.ok(send, Place(reported.topic, reported.partition), reported.offset)
         elif error.maybe_written is None:
             raise AssertionError(f"{error!r} doesn't say whether {send} is written")
         elif error.maybe_written:
@@ -164,6 +164,6 @@ async def test_failures_under_expiry_say_whether_a_record_is_written(
             proxy.remove(held)
     report = await judge(history, broker.bootstrap, name)
     assert report, str(report)
-    told = (report.acknowledged, report.unknown, report.failed)
-    assert sum(told) == len(history.sends) == 6 * share * phases
-    assert min(told) > records // 50, told
+    reported = (report.acknowledged, report.unknown, report.failed)
+    assert sum(reported) == len(history.sends) == 6 * share * phases
+    assert min(reported) > records // 50, reported

@@ -228,11 +228,11 @@ async def test_rules_for_one_topic_leave_others_alone(
     one, other = await topic(partitions=2), await topic(partitions=2)
     out = await producer(bootstrap=proxy.bootstrap)
     asked = proxy.add(Watch("Produce", topic=one, partition=1))
-    told = proxy.add(Watch("Produce", on="answer", topic=one))
+    reported = proxy.add(Watch("Produce", on="answer", topic=one))
     for name in (one, other):
         for partition in (0, 1):
             await out.send(name, b"v", partition=partition)
-    assert (asked.hits, told.hits) == (1, 2)
+    assert (asked.hits, reported.hits) == (1, 2)
     fetched = proxy.add(Watch("Fetch", on="answer", topic=other, partition=0))
     await values_of(await consumer(one, bootstrap=proxy.bootstrap, **READ), 2)
     assert fetched.hits == 0
@@ -245,11 +245,11 @@ async def test_a_corrupt_batch_is_refused_by_the_broker(
 ) -> None:
     name = await topic()
     out = await producer(bootstrap=proxy.bootstrap)
-    told = proxy.add(Watch("Produce", on="answer"))
+    reported = proxy.add(Watch("Produce", on="answer"))
     rule = proxy.add(Corrupt("Produce", topic=name))
     await out.send(name, b"v")
-    assert rule.hits == 1 and len(told.seen) == 2
-    [part] = told.seen[0].responses[0].partition_responses
+    assert rule.hits == 1 and len(reported.seen) == 2
+    [part] = reported.seen[0].responses[0].partition_responses
     assert part.error_code == 2  # CORRUPT_MESSAGE
     assert await values_of(await consumer(name, **READ), 1) == [b"v"]
 

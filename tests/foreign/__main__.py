@@ -82,10 +82,10 @@ def main() -> int:
         write(compare(reports, json.loads(options.against.read_text())) + "\n")
     statuses = [one.status for report in reports for one in report.outcomes.values()]
     times = {one.client: sum(o.seconds for o in one.outcomes.values()) for one in reports}
-    told = ", ".join(f"{client} {seconds:.1f} s" for client, seconds in times.items())
+    reported = ", ".join(f"{client} {seconds:.1f} s" for client, seconds in times.items())
     failed = statuses.count("failed")
     write(f"{statuses.count('ok')} ok, {failed} failed, {statuses.count('unable')} ")
-    write(f"not in the client; {told}\n")
+    write(f"not in the client; {reported}\n")
     return 1 if failed else 0
 
 

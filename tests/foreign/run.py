@@ -58,16 +58,16 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
     command += ["--bootstrap", target.bootstrap, "--brokers", str(target.brokers)]
     if only:
         command += ["--only", *only]
-    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as reported, tempfile.TemporaryFile("w+") as said:
         try:
             ended = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=told, stderr=said, timeout=_LIMIT
+                command, stdin=subprocess.DEVNULL, stdout=reported, stderr=said, timeout=_LIMIT
             ).returncode
         except subprocess.TimeoutExpired:
             ended = -1
-        told.seek(0)
+        reported.seek(0)
         said.seek(0)
-        lines, words = told.read().splitlines(), said.read()[-6000:]
+        lines, words = reported.read().splitlines(), said.read()[-6000:]
     return outcomes_of(client, lines, words, ended, only or tuple(FEATURES))
 
 

@@ -80,12 +80,12 @@ class Send:
 
     def __str__(self) -> str:
         asked = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
-        told = self.outcome.name.lower()
+        reported = self.outcome.name.lower()
         if self.at is not None:
-            told += f" at {self.at[0]}@{self.at[1]}"
+            reported += f" at {self.at[0]}@{self.at[1]}"
         if self.why:
-            told += f" ({self.why})"
-        return f"{self.producer} sent {self.value!r} to {asked} #{self.invoked}: {told}"
+            reported += f" ({self.why})"
+        return f"{self.producer} sent {self.value!r} to {asked} #{self.invoked}: {reported}"
 
 
 class Seek(NamedTuple):
@@ -207,8 +207,8 @@ class History:
         send.why = why
         self._resolve(send, Outcome.INFO, why)
 
-    def _resolve(self, send: Send, outcome: Outcome, told: str) -> int:
-        number = self._note(f"{send.producer} {outcome.name.lower()} {send.value!r} {told}")
+    def _resolve(self, send: Send, outcome: Outcome, reported: str) -> int:
+        number = self._note(f"{send.producer} {outcome.name.lower()} {send.value!r} {reported}")
         if send.resolved is None:
             send.outcome, send.resolved = outcome, number
         else:

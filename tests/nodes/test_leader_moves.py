@@ -95,7 +95,7 @@ async def test_clients_follow_a_leader_by_its_hint_alone(nodes: Nodes, topic: st
             end = time.monotonic()
             await load.drain(_PATIENCE)
     assert not load.wrong, load.wrong[:10]
-    told = "\n".join(
+    reported = "\n".join(
         line for diary in (producing, consuming) for line in diary.lines(start, end, start)
     )
     asked = [len(diary.requests("Metadata", start, end)) for diary in (producing, consuming)]
@@ -105,7 +105,7 @@ async def test_clients_follow_a_leader_by_its_hint_alone(nodes: Nodes, topic: st
         [
             f"Metadata requests of producer and consumer: {asked}; in seconds per move:",
             *(f"turn {one.turn:.4f} ack {one.ack:.4f} read {one.read:.4f}" for one in moves),
-            told,
+            reported,
         ]
     )
     assert len(moves) >= SEEN_AT_LEAST, figures

@@ -110,7 +110,7 @@ async def test_clients_go_on_within_a_second_of_an_election(nodes: Nodes, topic:
     await asyncio.to_thread(nodes.create_topic, topic, replicas=list(PARTITIONS.values()))
     diaries = [Diary("producer"), Diary("consumer")]
     kills: list[list[Recovery]] = []
-    told: list[str] = []
+    reported: list[str] = []
     with watching(nodes, topic) as watch:
         async with (
             Producer(nodes.bootstrap, observers=[diaries[0]]) as producer,
@@ -124,10 +124,10 @@ async def test_clients_go_on_within_a_second_of_an_election(nodes: Nodes, topic:
                 victim = nodes.ids[kill % len(nodes.ids)]
                 began = time.monotonic()
                 kills.append(await kill_and_measure(nodes, watch, load, diaries, victim))
-                told.append(f"kill of node {victim}: " + "; ".join(map(str, kills[-1])))
+                reported.append(f"kill of node {victim}: " + "; ".join(map(str, kills[-1])))
                 if any(max(one.produced, one.fetched) > LIMIT for one in kills[-1]):
                     zero = kills[-1][0].election.at
-                    told += (
+                    reported += (
                         f"    {line}"
                         for diary in diaries
                         for line in diary.lines(began, time.monotonic(), zero)
@@ -151,4 +151,4 @@ async def test_clients_go_on_within_a_second_of_an_election(nodes: Nodes, topic:
         )
     )
     slowest = max(p95(produced), p95(fetched), median(acks), median(reads))
-    assert slowest <= LIMIT, "\n".join([figures, *told])
+    assert slowest <= LIMIT, "\n".join([figures, *reported])

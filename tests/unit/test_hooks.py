@@ -11,9 +11,9 @@ from kclient import events, hooks
 
 def test_events_are_imported_from_hooks() -> None:
     names = [name for name, value in vars(events).items() if isinstance(value, type)]
-    told = [name for name in names if issubclass(getattr(events, name), events.Event)]
-    assert len(told) > 10
-    for name in told:
+    reported = [name for name in names if issubclass(getattr(events, name), events.Event)]
+    assert len(reported) > 10
+    for name in reported:
         assert getattr(hooks, name) is getattr(events, name)
 
 

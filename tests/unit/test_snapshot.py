@@ -58,12 +58,12 @@ class Outer(Snapshot, Frozen):
     ],
 )
 def test_every_kind_of_value_is_plain(value: object, plain: object) -> None:
-    told = Inner(value).to_dict()
-    assert told == {"ok": False, "value": plain}
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    reported = Inner(value).to_dict()
+    assert reported == {"ok": False, "value": plain}
+    assert json.loads(json.dumps(reported, allow_nan=False)) == reported
 
 
 def test_nested_snapshots_are_dicts_by_field() -> None:
     one = {"ok": False, "value": 1}
-    told = Outer(Inner(1), {TP: Inner(1)}, (Inner(1),)).to_dict()
-    assert told == {"inner": one, "parts": {"flights-3": one}, "listed": [one]}
+    reported = Outer(Inner(1), {TP: Inner(1)}, (Inner(1),)).to_dict()
+    assert reported == {"inner": one, "parts": {"flights-3": one}, "listed": [one]}

@@ -115,11 +115,11 @@ class Relay:
         return await self._producer.partitions_for(topic)
 
     async def send(self, topic: str, value: bytes | None, **given: Any) -> None:
-        told = {name: text.decode() for name, text in given["headers"] if text is not None}
-        partition = TopicPartition(told["kclient.topic"], int(told["kclient.partition"]))
+        reported = {name: text.decode() for name, text in given["headers"] if text is not None}
+        partition = TopicPartition(reported["kclient.topic"], int(reported["kclient.partition"]))
         spell = self._player.owned.get(partition)
         await self._producer.send(topic, value, **given)
-        self._player.finish(partition, int(told["kclient.offset"]), spell)
+        self._player.finish(partition, int(reported["kclient.offset"]), spell)
 
 
 class HandlerPlayer(Member):

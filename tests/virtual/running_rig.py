@@ -289,8 +289,8 @@ class Sent:
             await asyncio.sleep(self.seconds)
             if self.errors:
                 raise self.errors.pop(0)
-            told = {name: (text or b"").decode() for name, text in headers}
-            self.records.append((topic, value, key, told))
+            reported = {name: (text or b"").decode() for name, text in headers}
+            self.records.append((topic, value, key, reported))
 
         return acknowledged()
 

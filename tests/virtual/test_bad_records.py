@@ -96,13 +96,15 @@ async def test_a_dead_letter_topic_gets_them_before_they_are_passed_over(how: st
         await consumer.poll(timeout=1.0)
         async with kclient.Consumer(cluster.bootstrap, DEAD, **QUICK) as dead:
             found = await dead.poll(timeout=5.0)
-        told = [failure_of(record) for record in found]
-        assert [one.offset for one in told if one is not None] == sorted(BAD)
+        reported = [failure_of(record) for record in found]
+        assert [one.offset for one in reported if one is not None] == sorted(BAD)
         assert {(record.key, record.value) for record in found} == {(b"k", b"bad")}
         assert all(("h", b"x") in record.headers for record in found)
-        assert told[0] is not None
-        assert (told[0].topic, told[0].partition) == (T, 0)
-        assert told[0].exception == "ValueError" or told[0].exception == "builtins.ValueError"
+        assert reported[0] is not None
+        assert (reported[0].topic, reported[0].partition) == (T, 0)
+        assert (
+            reported[0].exception == "ValueError" or reported[0].exception == "builtins.ValueError"
+        )
 
 
 async def test_where_the_dead_letter_topic_fails_the_record_stays_and_is_tried_again() -> None:
@@ -220,6 +222,6 @@ async def test_a_bad_record_that_is_read_again_is_sent_again() -> None:
             consumer.seek(kclient.TopicPartition(T, 0), max(BAD))
         async with kclient.Consumer(cluster.bootstrap, DEAD, **QUICK) as dead:
             found = await dead.poll(timeout=5.0)
-        told = [failure_of(record) for record in found]
-        offsets = [one.offset for one in told if one is not None]
+        reported = [failure_of(record) for record in found]
+        offsets = [one.offset for one in reported if one is not None]
         assert offsets == sorted(BAD) + [max(BAD)] * 2

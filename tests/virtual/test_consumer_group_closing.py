@@ -172,8 +172,8 @@ def test_close_of_a_member_is_bounded_in_every_state(state: State, timeout: floa
                 assert not hanging
             for task in world.waiting:
                 error = task.exception()
-                told = (ClientClosed, CommitFailed, RequestTimedOut)
-                assert error is None or isinstance(error, told), repr(error)
+                notices = (ClientClosed, CommitFailed, RequestTimedOut)
+                assert error is None or isinstance(error, notices), repr(error)
             with pytest.raises(ClientClosed):
                 await world.client.poll()
             for refused in (world.client.commit(), world.client.unsubscribe()):
@@ -248,7 +248,7 @@ def test_a_close_in_the_midst_of_a_rebalance_commits_what_was_finished() -> None
 
 
 def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
-    told: list[int | KafkaError] = []
+    notices: list[int | KafkaError] = []
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
@@ -258,9 +258,9 @@ def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
             async def revoked(_: object) -> None:
                 try:
                     await consumer.commit({part: 7})
-                    told.append((await consumer.committed([part]))[part].offset)
+                    notices.append((await consumer.committed([part]))[part].offset)
                 except KafkaError as error:
-                    told.append(error)
+                    notices.append(error)
 
             consumer: Any = kclient.Consumer(
                 cluster.bootstrap, T, group=GROUP, on_revoked=revoked, **SETTINGS
@@ -269,7 +269,7 @@ def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
                 assert await consumer.poll(5, timeout=None)
 
     run_virtually(main())
-    assert told == [7]
+    assert notices == [7]
 
 
 @pytest.mark.parametrize("timeout", TIMEOUTS)
@@ -294,11 +294,11 @@ def test_a_close_while_the_coordinator_is_told_of_a_late_poll_says_what_is_lost(
 
 def test_a_close_waits_for_on_lost_behind_a_callback_that_hangs() -> None:
     """Nobody polled for ``max_poll_interval``, as ``on_assigned`` doesn't end."""
-    told: list[str] = []
+    notices: list[str] = []
 
     async def lost(_: object) -> None:
         await asyncio.sleep(0.1)
-        told.append("lost")
+        notices.append("lost")
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
@@ -309,6 +309,6 @@ def test_a_close_waits_for_on_lost_behind_a_callback_that_hangs() -> None:
             await member._end_task()
             await until(lambda: cluster.requests.of("LeaveGroup"))
             await member.consumer.close(5.0)
-            assert told == ["lost"]
+            assert notices == ["lost"]
 
     run_virtually(main())

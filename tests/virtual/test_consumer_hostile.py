@@ -143,14 +143,14 @@ async def test_a_partition_that_is_gone_is_told_and_the_others_go_on() -> None:
             await read(consumer, 20)
             make_anew(cluster, 30)
             seen: list[Any] = []
-            told = 0
+            reported = 0
             async with asyncio.timeout(60.0):
-                while len(seen) < 30 or told < 3:
+                while len(seen) < 30 or reported < 3:
                     try:
                         seen += await consumer.poll(timeout=5.0)
                     except UnknownTopicOrPartition as error:
                         assert error.topic_partition == Q
-                        told += 1
+                        reported += 1
             assert offsets(seen) == {0: list(range(30))}
             consumer.assign([P])
             assert await consumer.poll(timeout=10.0) == []

@@ -59,7 +59,7 @@ def run(seed: int) -> str:
 
 
 def test_a_seed_gives_the_same_run_however_texts_are_hashed() -> None:
-    told = {
+    reported = {
         subprocess.run(
             [sys.executable, "-m", "tests.virtual.test_consumer_repeatable"],
             cwd=ROOT,
@@ -70,7 +70,7 @@ def test_a_seed_gives_the_same_run_however_texts_are_hashed() -> None:
         ).stdout
         for hash_seed in (1, 2, 3)
     }
-    [only] = told
+    [only] = reported
     assert len(set(only.splitlines())) == 3
     assert all(int(line.split()[0]) > 100 for line in only.splitlines())
 

@@ -28,11 +28,11 @@ async def test_others_run_while_an_answer_without_records_is_taken_in(
         if len(taken) < PARTITIONS:
             asyncio.get_running_loop().call_soon(step)
 
-    def noted(reader: FetchResponseReader, *told: Any) -> None:
+    def noted(reader: FetchResponseReader, *reported: Any) -> None:
         if not taken:
             step()
         taken.append(steps)
-        take_in(reader, *told)
+        take_in(reader, *reported)
 
     monkeypatch.setattr(FetchResponseReader, "read", noted)
     # Time stands still in a step of a virtual loop: each look at the clock finds it to be late.

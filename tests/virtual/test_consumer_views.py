@@ -33,9 +33,9 @@ class Looks:
             self.routed.append(state.topic_partition)
             route(plan, state, now)
 
-        def noted_see(own: Subscription, state: PartitionState, *told: Any) -> bool:
+        def noted_see(own: Subscription, state: PartitionState, *reported: Any) -> bool:
             self.seen.append(state.topic_partition)
-            return see(own, state, *told)
+            return see(own, state, *reported)
 
         patch.setattr(FetchScheduler, "route", noted_route)
         patch.setattr(Subscription, "update_metadata", noted_see)
@@ -101,16 +101,16 @@ async def test_a_partition_that_the_view_has_is_told_of_once_when_it_is_assigned
         await read(consumer, 10)
         engine = consumer._engine
         consumer.unassign()
-        told: list[TopicPartition] = []
+        reported: list[TopicPartition] = []
         change = engine.subscription._on_change
 
         def noted(states: Sequence[PartitionState]) -> None:
-            told.extend(state.topic_partition for state in states)
+            reported.extend(state.topic_partition for state in states)
             change(states)
 
         engine.subscription._on_change = noted
         consumer.assign([P, Q])
-        assert told == [P, Q]
+        assert reported == [P, Q]
         assert [state.node_id for state in engine.subscription] == [1, 2]
         assert {state.topic_id for state in engine.subscription} == {cluster.topic_id(T)}
         engine.subscription._on_change = change

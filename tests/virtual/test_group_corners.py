@@ -89,14 +89,14 @@ def test_a_commit_in_a_callback_of_a_loss_fails_at_once() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 1)
-            told: list[tuple[str, float]] = []
+            reported: list[tuple[str, float]] = []
 
             async def gone(partitions: Any) -> None:
-                told.append(("gone", the_loop().time()))
+                reported.append(("gone", the_loop().time()))
                 await consumer.commit()
 
             def came(partitions: Any) -> None:
-                told.append(("came", the_loop().time()))
+                reported.append(("came", the_loop().time()))
 
             consumer = consumer_of(
                 cluster, enable_auto_commit=False, on_revoked=gone, on_assigned=came
@@ -106,8 +106,8 @@ def test_a_commit_in_a_callback_of_a_loss_fails_at_once() -> None:
                 cluster.faults.error("Heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
                 with pytest.raises(CommitFailed):
                     await consumer.poll(timeout=30.0)
-                await until(lambda: len(told) == 3)
-                (_, lost), (_, back) = told[1:]
+                await until(lambda: len(reported) == 3)
+                (_, lost), (_, back) = reported[1:]
                 assert back - lost < 10.0
 
     run_virtually(main())

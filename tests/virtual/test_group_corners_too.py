@@ -159,14 +159,14 @@ def test_unsubscribing_lets_handlers_end() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)
-            told: list[str] = []
+            reported: list[str] = []
 
             async def handle(record: Any) -> None:
                 try:
                     await asyncio.sleep(5.0)
-                    told.append("done")
+                    reported.append("done")
                 except asyncio.CancelledError:
-                    told.append("cancelled")
+                    reported.append("cancelled")
                     raise
 
             async with consumer_of(cluster) as consumer:
@@ -174,7 +174,7 @@ def test_unsubscribing_lets_handlers_end() -> None:
                 await until(lambda: consumer.assignment)
                 await asyncio.sleep(3.0)
                 await consumer.unsubscribe()
-                assert told == ["done", "done"]
+                assert reported == ["done", "done"]
                 with pytest.raises(kclient.errors.NoPosition):
                     await run
 
@@ -390,10 +390,10 @@ def test_a_broker_that_lags_behind_makes_no_rebalances(how: str, lags: int) -> N
                 for reader in readers:
                     await reader.start()
             await asyncio.sleep(60.0)
-            told = [len(reader.diary) for reader in readers]
+            reported = [len(reader.diary) for reader in readers]
             assert sum(len(reader.consumer.assignment) for reader in readers) == 6
             await asyncio.sleep(120.0)
-            assert [len(reader.diary) for reader in readers] == told
+            assert [len(reader.diary) for reader in readers] == reported
             for reader in readers:
                 await reader.stop()
 

@@ -40,7 +40,7 @@ class Judged(Worker):
     async def _tell(self, what: str, detail: Any = None) -> None:
         if self.inside is not None:
             self.wrong_order.append(f"{what} inside of {self.inside}")
-        before = [told for told in self.calls if told != "interrupt"][-1:]
+        before = [reported for reported in self.calls if reported != "interrupt"][-1:]
         if what == "assigned" and before not in (["prepare"], ["assign"]):
             self.wrong_order.append(f"assigned after {before}")
         if what == "lost" and before == ["lost"]:

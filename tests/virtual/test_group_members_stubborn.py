@@ -94,12 +94,12 @@ def test_a_function_that_hangs_is_told_by_the_log_by_the_next_call_and_by_health
         async with Cluster(brokers=1) as cluster:
             hanging = Hanging()
             member = await start(name, cluster, hanging)
-            told = f"{name}() of the group's protocol has not ended"
+            reported = f"{name}() of the group's protocol has not ended"
             await asyncio.sleep(LIMIT / 2 - 1 - hanging.age)
-            assert not about(caplog, told)
+            assert not about(caplog, reported)
             await asyncio.sleep(LIMIT - 1 - hanging.age)
-            (line,) = about(caplog, told)
-            assert f"{told} after 15.0 s (rebalance_timeout is 30 s)" in line
+            (line,) = about(caplog, reported)
+            assert f"{reported} after 15.0 s (rebalance_timeout is 30 s)" in line
             assert not member.health().stalled
             for times in (1, 2):
                 with pytest.raises(ConsumerStalled, match=f"{name}.* has not ended after"):

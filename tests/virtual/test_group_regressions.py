@@ -63,11 +63,11 @@ def test_who_closes_is_told_what_it_gives_up_though_no_broker_takes_its_commit()
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
-            told: list[object] = []
+            reported: list[object] = []
 
             async def revoked(partitions: object) -> None:
                 await asyncio.sleep(0.1)
-                told.append(partitions)
+                reported.append(partitions)
 
             consumer = kclient.Consumer(
                 cluster.bootstrap, T, group=GROUP, on_revoked=revoked, **SETTINGS
@@ -75,7 +75,7 @@ def test_who_closes_is_told_what_it_gives_up_though_no_broker_takes_its_commit()
             async with consumer:
                 await consumer.poll(max_records=5, timeout=None)
                 cluster.faults.hang()
-            assert told == [[PART]]
+            assert reported == [[PART]]
 
     run_virtually(main())
 
@@ -84,15 +84,15 @@ def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later()
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
-            told: list[str] = []
+            reported: list[str] = []
             settings = {**SETTINGS, "auto_commit_interval": 60.0, "request_timeout": 2.0}
             async with kclient.Consumer(
                 cluster.bootstrap,
                 T,
                 group=GROUP,
-                on_assigned=lambda _: told.append("assigned"),
-                on_revoked=lambda _: told.append("revoked"),
-                on_lost=lambda _: told.append("lost"),
+                on_assigned=lambda _: reported.append("assigned"),
+                on_revoked=lambda _: reported.append("revoked"),
+                on_lost=lambda _: reported.append("lost"),
                 **settings,
             ) as consumer:
                 await consumer.poll(max_records=5, timeout=None)
@@ -100,7 +100,7 @@ def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later()
                 with cluster.faults.hang():
                     await asyncio.sleep(4.0)
                     await consumer.unsubscribe()
-                assert told == ["assigned", "lost"]
+                assert reported == ["assigned", "lost"]
                 assert consumer.assignment == frozenset()
                 consumer.subscribe(T)
                 records: list[object] = []
@@ -108,7 +108,7 @@ def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later()
                     while not records:
                         with contextlib.suppress(kclient.errors.RequestTimedOut):
                             records = await consumer.poll(timeout=1.0)
-                assert told == ["assigned", "lost", "assigned"]
+                assert reported == ["assigned", "lost", "assigned"]
 
     run_virtually(main())
 
@@ -117,13 +117,13 @@ def test_who_unsubscribes_while_no_broker_answers_is_told_when_the_session_ends(
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
-            told: list[tuple[str, float]] = []
+            reported: list[tuple[str, float]] = []
 
             def lost(partitions: object) -> None:
-                told.append(("lost", the_loop().time() - begun))
+                reported.append(("lost", the_loop().time() - begun))
 
             def revoked(partitions: object) -> None:
-                told.append(("revoked", the_loop().time() - begun))
+                reported.append(("revoked", the_loop().time() - begun))
 
             settings = {**SETTINGS, "auto_commit_interval": 600.0}
             async with kclient.Consumer(
@@ -134,7 +134,7 @@ def test_who_unsubscribes_while_no_broker_answers_is_told_when_the_session_ends(
                 begun = the_loop().time()
                 with cluster.faults.hang():
                     await consumer.unsubscribe()
-            [(what, seconds)] = told
+            [(what, seconds)] = reported
             assert what == "lost" and seconds < SETTINGS["session_timeout"] + 1.0
 
     run_virtually(main())
@@ -144,12 +144,12 @@ def test_who_closes_while_its_session_ends_is_told_at_once() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
-            told: list[float] = []
+            reported: list[float] = []
             consumer = kclient.Consumer(
                 cluster.bootstrap,
                 T,
                 group=GROUP,
-                on_lost=lambda _: told.append(the_loop().time() - begun),
+                on_lost=lambda _: reported.append(the_loop().time() - begun),
                 **{**SETTINGS, "auto_commit_interval": 600.0},
             )
             await consumer.start()
@@ -159,6 +159,6 @@ def test_who_closes_while_its_session_ends_is_told_at_once() -> None:
             with cluster.faults.hang():
                 await asyncio.sleep(3.0)
                 await consumer.close(60.0)
-            assert len(told) == 1 and told[0] < SETTINGS["session_timeout"] + 1.0
+            assert len(reported) == 1 and reported[0] < SETTINGS["session_timeout"] + 1.0
 
     run_virtually(main())

@@ -82,7 +82,9 @@ async def test_a_partition_that_there_is_not_is_told_after_ten_seconds(
         producer,
     ):
         started, asked = now(), len(cluster.requests.of("Metadata"))
-        with pytest.raises(KafkaError, match=r"partition 7 of topic t .* has 2, 0 to 1") as told:
+        with pytest.raises(
+            KafkaError, match=r"partition 7 of topic t .* has 2, 0 to 1"
+        ) as reported:
             if way == "send_many":
                 await producer.send_many("t", [kclient.Outgoing(b"y", partition=7)])
             elif way == "send_arrow":
@@ -90,8 +92,8 @@ async def test_a_partition_that_there_is_not_is_told_after_ten_seconds(
                 await producer.send_arrow("t", rows)
             else:
                 await getattr(producer, way)("t", b"y", partition=7)
-        assert type(told.value) is (RowsRejected if way == "send_arrow" else MetadataTimedOut)
-        assert told.value.maybe_written is not True
+        assert type(reported.value) is (RowsRejected if way == "send_arrow" else MetadataTimedOut)
+        assert reported.value.maybe_written is not True
         assert 10.0 <= now() - started <= 11.0
         assert len(cluster.requests.of("Metadata")) - asked < 25
         assert producer.metrics()["producer.buffered_bytes"] == 0

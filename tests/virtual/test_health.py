@@ -97,13 +97,13 @@ async def test_it_names_every_task_and_none_after_close() -> None:
 def plain(client: Any) -> dict[str, Any]:
     """Its health as another program reads it; the repr has the same name and state."""
     health = client.health()
-    told: dict[str, Any] = health.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["ok"] is health.ok
-    core = told.get("client", told)
+    reported: dict[str, Any] = health.to_dict()
+    assert json.loads(json.dumps(reported, allow_nan=False)) == reported
+    assert reported["ok"] is health.ok
+    core = reported.get("client", reported)
     assert repr(client).startswith(f"<kclient.{type(client).__name__} {core['name']!r} ")
     assert f"' {core['state']} bootstrap=" in repr(client)
-    return told
+    return reported
 
 
 def clients(bootstrap: str) -> list[Any]:
@@ -120,8 +120,8 @@ def clients(bootstrap: str) -> list[Any]:
 
 
 def state_of(client: Any) -> str:
-    told = plain(client)
-    return str(told.get("client", told)["state"])
+    reported = plain(client)
+    return str(reported.get("client", reported)["state"])
 
 
 async def broken() -> None:
@@ -144,8 +144,10 @@ async def test_health_is_plain_json_and_the_repr_says_the_state_all_life_long(wh
         net().cut("broker-2")
         net().refuse("broker-2")
         await asyncio.sleep(60.0)
-        told = plain(client)
-        assert [node["last_error"] for node in told.get("client", told)["nodes"]].count(None) < 4
+        reported = plain(client)
+        assert [node["last_error"] for node in reported.get("client", reported)["nodes"]].count(
+            None
+        ) < 4
         net().heal()
         core = client._engine.core if isinstance(client, kclient.Consumer) else client._core
         core.spawn(broken(), "broken", endless=True)
@@ -172,11 +174,11 @@ async def test_the_health_of_a_consumer_has_its_partitions_by_name() -> None:
             assert (callback["name"], callback["partitions"]) == ("on_assigned", ["t-0", "t-1"])
             revoked.set()
             await polling
-            told = plain(consumer)
-            assert told["partitions"].keys() == {"t-0", "t-1"}
-            assert told["partitions"]["t-0"]["phase"] == "FETCHING"
-            assert told["group"]["state"] == "STABLE"
-            assert told["ok"]
+            reported = plain(consumer)
+            assert reported["partitions"].keys() == {"t-0", "t-1"}
+            assert reported["partitions"]["t-0"]["phase"] == "FETCHING"
+            assert reported["group"]["state"] == "STABLE"
+            assert reported["ok"]
 
 
 @pytest.mark.parametrize(
@@ -199,13 +201,13 @@ async def test_a_partition_that_fails_again_and_again_is_not_ok() -> None:
             lost, sound = (kclient.TopicPartition("t", index) for index in range(2))
             consumer.seek(lost, 999)
             consumer.seek(sound, 0)
-            told = 0
+            reported = 0
             for _ in range(10):
                 try:
                     assert await consumer.poll(timeout=1.0) == []
                 except kclient.errors.OffsetOutOfRange:
-                    told += 1
-            assert told >= 3
+                    reported += 1
+            assert reported >= 3
             assert not consumer.health().ok
             assert consumer.health().partitions[lost].failures >= 3
             consumer.pause(lost)

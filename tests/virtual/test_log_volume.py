@@ -53,9 +53,9 @@ async def test_ten_minutes_without_any_broker_are_told_in_few_lines(
             net().cut()
             caplog.clear()
             await asyncio.sleep(600.0)
-            told = lines(caplog, logging.WARNING, "")
+            reported = lines(caplog, logging.WARNING, "")
             for address in ADDRESSES:  # of two clients
-                assert 2 <= len([line for line in told if address in line]) <= 16
+                assert 2 <= len([line for line in reported if address in line]) <= 16
             assert lines(caplog, logging.WARNING, "can't connect node=")
             assert not lines(caplog, logging.INFO, "usable again")
 

@@ -108,13 +108,13 @@ async def test_a_protocol_that_raises_loses_its_connection_and_the_loop_is_told(
         def data_received(self, data: bytes) -> None:
             raise KeyError("bug")
 
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     client, server = await pair(network(), Bad)
-    loop.set_exception_handler(lambda _, context: told.append(context))
+    loop.set_exception_handler(lambda _, context: reported.append(context))
     client.transport.write(b"x")
     await asyncio.sleep(1)
-    assert isinstance(told[0]["exception"], KeyError)
+    assert isinstance(reported[0]["exception"], KeyError)
     assert isinstance(client.error, ConnectionResetError)
     assert server.events[-1] == "lost"
 
@@ -135,9 +135,9 @@ async def test_other_failures_of_a_protocol_are_told_too_and_wedge_nothing(where
             raise KeyError("bug")
         return Bad()
 
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     net, loop = network(), asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: told.append(context))
+    loop.set_exception_handler(lambda _, context: reported.append(context))
     net.listen(accept, "b", 1)
     _, protocol = await net.dial(DialTarget("b", 1), Bad)
     client = cast(Bad, protocol)
@@ -146,7 +146,7 @@ async def test_other_failures_of_a_protocol_are_told_too_and_wedge_nothing(where
         await asyncio.sleep(1)
     client.transport.close()
     await asyncio.sleep(1)
-    assert [type(context["exception"]) for context in told] == [KeyError]
+    assert [type(context["exception"]) for context in reported] == [KeyError]
     assert client.events[-1] == "lost"
     assert net.links == []
 

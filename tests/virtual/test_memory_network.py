@@ -141,14 +141,14 @@ async def test_a_protocol_without_room_for_bytes_loses_its_connection() -> None:
         def get_buffer(self, sizehint: int) -> bytearray:
             return bytearray()
 
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     net = network()
     net.listen(Full, "b", 1)
     _, client = await net.dial(DialTarget("b", 1), Peer)
     cast(Peer, client).transport.write(b"x")
     await asyncio.sleep(1)
-    assert "empty buffer" in str(told[0]["exception"])
+    assert "empty buffer" in str(reported[0]["exception"])
     assert isinstance(cast(Peer, client).error, ConnectionResetError)
 
 

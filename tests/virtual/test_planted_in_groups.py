@@ -62,9 +62,9 @@ async def stalls_of(strategy: str) -> list[ConsumerStalled]:
 def test_a_stall_is_told_by_whoever_stalls(plant: Plant, strategy: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        told = run_virtually(stalls_of(strategy), limit=300.0)
-    assert len(told) >= 3
-    assert {error.topic_partition.partition for error in told if error.topic_partition} == {1}
+        reported = run_virtually(stalls_of(strategy), limit=300.0)
+    assert len(reported) >= 3
+    assert {error.topic_partition.partition for error in reported if error.topic_partition} == {1}
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])

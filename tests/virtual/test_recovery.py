@@ -59,12 +59,12 @@ class Elections:
         await asyncio.sleep(self._rng.uniform(3.0, 5.0))
 
 
-async def steadily(producer: kclient.Producer[Any, Any], told: list[float]) -> None:
+async def steadily(producer: kclient.Producer[Any, Any], reported: list[float]) -> None:
     """Send a record every 50 ms; note when acknowledgements come."""
 
     def note(delivery: kclient.Delivery) -> None:
         delivery.result()
-        told.append(now())
+        reported.append(now())
 
     number = 0
     while True:

@@ -35,8 +35,8 @@ async def one_after_another() -> kclient.RecordMetadata | kclient.KafkaError:
                 assert 119.0 < now() - began < 122.0
                 outcome = error
             await producer.send("t", b"w")
-        told = [] if isinstance(outcome, kclient.KafkaError) else [b"y"]
-        assert sorted(values(cluster)) == [b"w", *told, b"z"]
+        reported = [] if isinstance(outcome, kclient.KafkaError) else [b"y"]
+        assert sorted(values(cluster)) == [b"w", *reported, b"z"]
         return outcome
 
 

@@ -100,13 +100,13 @@ def test_a_topic_that_is_deleted_answers_who_waits_for_its_followers() -> None:
 def test_a_broker_that_is_down_says_nothing_of_its_own_appends() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
-        told: list[ErrorCode] = []
+        reported: list[ErrorCode] = []
         cluster.disconnect(1, 3)
         batch = stored()
-        cluster.brokers[1].hosted.append_internal("t", 0, batch, told.append)
+        cluster.brokers[1].hosted.append_internal("t", 0, batch, reported.append)
         await cluster.crash(1)
         await asyncio.sleep(20.0)
-        assert told == []
+        assert reported == []
 
 
 # Cleaning

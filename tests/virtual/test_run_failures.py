@@ -142,10 +142,10 @@ def test_a_dead_letter_keeps_what_it_was_and_tells_why() -> None:
             host.note(one)
             host.commit_nowait()
             assert host.committed == {T0: 7}
-        ((topic, value, key, told),) = sent.records
+        ((topic, value, key, reported),) = sent.records
         assert (topic, value, key) == ("dead", None, b"k")
-        assert told.pop("kclient.message") == repr("x" * 5_000)[:1_000]
-        assert told == {
+        assert reported.pop("kclient.message") == repr("x" * 5_000)[:1_000]
+        assert reported == {
             "trace": "7",
             "kclient.topic": "t",
             "kclient.partition": "0",

@@ -228,9 +228,9 @@ def test_polls_go_on_while_all_handlers_are_busy_and_slow_ones_are_named_once(
 
     with caplog.at_level("WARNING"):
         run_virtually(main())
-    told = [text for text in caplog.messages if "handler is slow" in text]
-    assert len(told) == 2
-    assert "partition=t-0 offset=0 seconds=30" in told[0]
+    reported = [text for text in caplog.messages if "handler is slow" in text]
+    assert len(reported) == 2
+    assert "partition=t-0 offset=0 seconds=30" in reported[0]
 
 
 def test_records_are_handled_again_from_where_the_user_seeks_back_to() -> None:

@@ -61,11 +61,11 @@ def test_a_callback_that_hangs_is_told_by_the_log_by_poll_and_by_health(
                 for _ in range(2):
                     with pytest.raises(
                         ConsumerStalled, match=f"{name} has not ended after"
-                    ) as told:
+                    ) as reported:
                         while True:
                             assert await consumer.poll(timeout=0.3) == []
-                    assert told.value.retriable
-                    assert f"{T}-0, {T}-1" in str(told.value)
+                    assert reported.value.retriable
+                    assert f"{T}-0, {T}-1" in str(reported.value)
                     health = consumer.health()
                     assert not health.ok
                     assert (health.callback.name, health.callback.stalled) == (name, True)

@@ -19,9 +19,9 @@ QUICK: dict[str, Any] = {"linger": 0.0}
 
 async def failure(waiting: Any) -> tuple[KafkaError, float]:
     """Why it failed, and when."""
-    with pytest.raises(KafkaError) as told:
+    with pytest.raises(KafkaError) as reported:
         await waiting
-    return told.value, now()
+    return reported.value, now()
 
 
 @pytest.mark.parametrize("brokers", [1, 3])

@@ -51,11 +51,13 @@ async def produce_records(scene: Scene) -> object:
             )
             for one in wanted
         ]
-        told = [await one for one in sent]
+        reported = [await one for one in sent]
     found = await read(scene, topic, len(wanted), _PARTITIONS)
     for partition in range(_PARTITIONS):
         mine = [one for one in wanted if one.partition == partition]
-        equal([one.offset for one in told if one.partition == partition], list(range(len(mine))))
+        equal(
+            [one.offset for one in reported if one.partition == partition], list(range(len(mine)))
+        )
         equal(
             [
                 (m.key, m.value, tuple(m.headers), m.timestamp)

@@ -78,9 +78,9 @@ async def topics_refuse(scene: Scene) -> object:
         NewTopic("foreign-node", -1, -1, {0: [4711]}),
     ]
     async with administering(scene) as client:
-        told = [(await client.create_topics([new])).topic_errors[0][1] for new in tries]
-    equal(told, [36, 17, 37, 38, 40, 40, 39])
-    return told
+        reported = [(await client.create_topics([new])).topic_errors[0][1] for new in tries]
+    equal(reported, [36, 17, 37, 38, 40, 40, 39])
+    return reported
 
 
 @played

@@ -82,8 +82,8 @@ async def write(
             )
             for n, value in enumerate(values)
         ]
-        told = [await asyncio.wait_for(one, PATIENCE) for one in sent]
-    return [-1 if one is None else one.offset for one in told]
+        reported = [await asyncio.wait_for(one, PATIENCE) for one in sent]
+    return [-1 if one is None else one.offset for one in reported]
 
 
 async def take(reader: Any, count: int) -> list[Any]:

@@ -46,10 +46,10 @@ def _verifiable(scene: Scene, topic: str, count: int, *arguments: str) -> list[i
     said = tools(scene).run(
         "VerifiableProducer", "--topic", topic, "--max-messages", str(count), *arguments
     )
-    told = [json.loads(line) for line in said.lines]
-    (end,) = (one for one in told if one["name"] == "tool_data")
+    reported = [json.loads(line) for line in said.lines]
+    (end,) = (one for one in reported if one["name"] == "tool_data")
     equal([end["sent"], end["acked"]], [count, count])
-    return [one["offset"] for one in told if one["name"] == "producer_send_success"]
+    return [one["offset"] for one in reported if one["name"] == "producer_send_success"]
 
 
 def produce_codecs(scene: Scene) -> object:

@@ -37,11 +37,11 @@ class Member:
         """What it has."""
         found: set[int] = set()
         for one in self.events():
-            told = {where["partition"] for where in one.get("partitions", ())}
+            reported = {where["partition"] for where in one.get("partitions", ())}
             if one["name"] == "partitions_assigned":
-                found |= told
+                found |= reported
             elif one["name"] in ("partitions_revoked", "partitions_lost"):
-                found -= told
+                found -= reported
         return found
 
     @property
@@ -77,13 +77,13 @@ def groups_commit(scene: Scene) -> object:
     seen: list[int] = []
     for count in (8, 12):
         said = tools(scene).run("VerifiableConsumer", *arguments, str(count))
-        told = [json.loads(line) for line in said.lines]
-        seen += [int(one["value"]) for one in told if one["name"] == "record_data"]
-        commits = [one for one in told if one["name"] == "offsets_committed"]
+        reported = [json.loads(line) for line in said.lines]
+        seen += [int(one["value"]) for one in reported if one["name"] == "record_data"]
+        commits = [one for one in reported if one["name"] == "offsets_committed"]
         true(commits and all(one["success"] for one in commits), f"commits: {commits}")
         equal(commits[-1]["offsets"][0]["offset"], len(seen))
     equal(seen, everything)
-    return sorted({one["name"] for one in told})
+    return sorted({one["name"] for one in reported})
 
 
 def _two_members(scene: Scene, stem: str, *arguments: str) -> list[tuple[str, int]]:

@@ -48,11 +48,13 @@ def produce_records(scene: Scene) -> object:
             )
             for one in wanted
         ]
-        told = [one.get(timeout=PATIENCE) for one in sent]
+        reported = [one.get(timeout=PATIENCE) for one in sent]
     found = read(scene, topic, len(wanted), _PARTITIONS)
     for partition in range(_PARTITIONS):
         mine = [one for one in wanted if one.partition == partition]
-        equal([one.offset for one in told if one.partition == partition], list(range(len(mine))))
+        equal(
+            [one.offset for one in reported if one.partition == partition], list(range(len(mine)))
+        )
         equal(
             [
                 (m.key, m.value, tuple(map(tuple, m.headers)), m.timestamp, m.timestamp_type)

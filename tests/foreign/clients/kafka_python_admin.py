@@ -106,10 +106,10 @@ def topics_create(scene: Scene) -> object:
         until(lambda: count(client, assigned) == 2, "the assigned topic")
         equal([count(client, plain), count(client, tried)], [3, None])
         seen = count(client, default)
-    (told,) = made["topics"]
-    equal([told["num_partitions"], told["replication_factor"]], [3, scene.replicas])
-    equal(told["configs"]["retention.ms"]["value"], "123456")
-    return {"default": seen, "configs": sorted(told["configs"]), "fields": sorted(told)}
+    (reported,) = made["topics"]
+    equal([reported["num_partitions"], reported["replication_factor"]], [3, scene.replicas])
+    equal(reported["configs"]["retention.ms"]["value"], "123456")
+    return {"default": seen, "configs": sorted(reported["configs"]), "fields": sorted(reported)}
 
 
 def topics_refuse(scene: Scene) -> object:
@@ -132,8 +132,8 @@ def topics_refuse(scene: Scene) -> object:
     with administering(scene) as client:
         for name, new in tries.items():
             found = client.create_topics({name: new}, raise_errors=False, validate_only=True)
-            (told,) = found["topics"]
-            seen[name] = told["error_code"]
+            (reported,) = found["topics"]
+            seen[name] = reported["error_code"]
         twice = client.create_topics([taken, taken], raise_errors=False)["topics"]
         seen["named twice"] = [one["error_code"] for one in twice]
     codes = [one for name, one in seen.items() if name != "named twice"]

@@ -87,15 +87,15 @@ def groups_commit(scene: Scene) -> object:
         equal(first.committed(where), None, "committed before")
         first.commit({where: kafka.OffsetAndMetadata(8, "halfway", -1)})
         equal(list(first.committed(where, metadata=True))[:2], [8, "halfway"])
-        told: list[object] = []
-        first.commit_async(callback=lambda offsets, answer: told.append(answer))
-        until(lambda: first.poll(timeout_ms=20) is not None and told, "the answer to a commit")
+        reported: list[object] = []
+        first.commit_async(callback=lambda offsets, answer: reported.append(answer))
+        until(lambda: first.poll(timeout_ms=20) is not None and reported, "the answer to a commit")
         other = {kafka.TopicPartition(topic, 7): kafka.OffsetAndMetadata(1, "", -1)}
         missing = type(refusal(lambda: first.commit(other, timeout_ms=3000), KafkaError)).__name__
         first.commit({where: kafka.OffsetAndMetadata(8, "", -1)})
     with consuming(scene, topic, **settings) as second:
         equal([int(m.value) for m in take(second, 12)], list(range(8, 20)))
-    return {"missing partition": missing, "callback": isinstance(told[0], Exception)}
+    return {"missing partition": missing, "callback": isinstance(reported[0], Exception)}
 
 
 def _two_members(scene: Scene, stem: str, **settings: Any) -> Any:

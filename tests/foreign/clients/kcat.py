@@ -106,14 +106,14 @@ def produce_records(scene: Scene) -> object:
     run(scene, "-P", "-t", topic, stdin=b"neither key nor header\n")
     found = read(scene, topic)
     seen = [[one["key"], one["payload"], one.get("headers")] for one in found]
-    told = ["one", "1", "one", "2", "empty", ""]
+    reported = ["one", "1", "one", "2", "empty", ""]
     equal(
         seen,
         [
-            ["k", "plain", told],
-            [None, "empty key", told],
-            ["null value", None, told],
-            ["ключ", "grüße", told],
+            ["k", "plain", reported],
+            [None, "empty key", reported],
+            ["null value", None, reported],
+            ["ключ", "grüße", reported],
             [None, "neither key nor header", None],
         ],
     )

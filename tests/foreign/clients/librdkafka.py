@@ -42,7 +42,7 @@ def produce_records(scene: Scene) -> object:
     topic = scene.topic("records", _PARTITIONS)
     wanted = samples(_PARTITIONS)
     made = producer(scene, **{"linger.ms": 20})
-    told: list[Message] = []
+    reported: list[Message] = []
     for one in wanted:
         made.produce(
             topic,
@@ -51,10 +51,10 @@ def produce_records(scene: Scene) -> object:
             partition=one.partition,
             timestamp=one.timestamp,
             headers=list(one.headers),
-            on_delivery=lambda error, message: told.append(error or message),
+            on_delivery=lambda error, message: reported.append(error or message),
         )
     equal(made.flush(PATIENCE), 0, "left in the queue")
-    offsets = sorted((one.partition(), one.offset()) for one in told)
+    offsets = sorted((one.partition(), one.offset()) for one in reported)
     equal(offsets, [(p, o) for p in range(_PARTITIONS) for o in range(len(wanted) // 3)])
     found = read(scene, topic, len(wanted), _PARTITIONS)
     for partition in range(_PARTITIONS):
@@ -132,8 +132,8 @@ def produce_refuse(scene: Scene) -> object:
 
 def _delivery_error(scene: Scene, topic: str, value: bytes, **more: Any) -> str:
     made = producer(scene, **{"message.timeout.ms": 10_000})
-    told = produce(made, topic, [value], **more)
-    error = told[0]
+    reported = produce(made, topic, [value], **more)
+    error = reported[0]
     true(isinstance(error, confluent_kafka.KafkaError), f"an error, not {error}")
     return str(error.name())
 

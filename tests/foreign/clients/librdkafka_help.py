@@ -42,16 +42,16 @@ def produce(
     made: Producer, topic: str, values: Sequence[bytes], *, partition: int = 0
 ) -> list[KafkaError | Message]:
     """Produce values and wait for all; for each what was told of it."""
-    told: list[KafkaError | Message] = []
+    reported: list[KafkaError | Message] = []
     for value in values:
         made.produce(
             topic,
             value,
             partition=partition,
-            on_delivery=lambda error, message: told.append(error or message),
+            on_delivery=lambda error, message: reported.append(error or message),
         )
     equal(made.flush(PATIENCE), 0, "records left in the queue")
-    return told
+    return reported
 
 
 def write(

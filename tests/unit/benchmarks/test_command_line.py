@@ -136,11 +136,11 @@ def test_topics_that_can_not_be_deleted_lose_no_session() -> None:
     def delete(names: Any) -> None:
         raise KafkaError("the broker is gone")
 
-    told: list[str] = []
+    reported: list[str] = []
     topics: Any = SimpleNamespace(delete=delete)
-    session = Session(Address("nowhere:1", None, None, "x"), Plan(()), topics, told.append)
+    session = Session(Address("nowhere:1", None, None, "x"), Plan(()), topics, reported.append)
     session.drop(["a"])
-    assert "the broker is gone" in told[0]
+    assert "the broker is gone" in reported[0]
 
 
 @pytest.mark.parametrize(

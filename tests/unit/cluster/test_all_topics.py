@@ -152,9 +152,9 @@ class TestView:
 
     def test_what_was_of_a_topic_that_is_gone_is_forgotten(self) -> None:
         meta = watching("u")
-        for now, told in enumerate((A, B, None, A), start=1):
+        for now, reported in enumerate((A, B, None, A), start=1):
             meta.need_listing()
-            said = () if told is None else (topic("t", [(1, 1)], topic_id=told),)
+            said = () if reported is None else (topic("t", [(1, 1)], topic_id=reported),)
             apply_response(
                 meta, ask(meta, float(now)), answer(topic("u", [(1, 1)]), *said), float(now)
             )

@@ -98,18 +98,18 @@ def test_a_topic_without_id_keeps_its_partitions_while_that_may_be_an_old_answer
     assert (new.leaders, new.leader_epochs) == ((2, 2), (7, 6))
 
 
-def answers(*told: Topic) -> list[Topic]:
+def answers(*reported: Topic) -> list[Topic]:
     """The view of topic t after each of these answers."""
     past, known, seen = metadata_merge.TopicHistory(), None, []
-    for new in told:
+    for new in reported:
         known = past.merged(known, new)
         seen.append(known)
     return seen
 
 
 def test_a_topic_without_id_comes_back_smaller_when_that_is_told_again_and_again() -> None:
-    told = [read("t", [(1, -1), (2, -1)], version=8), *[read("t", [(1, -1)], version=8)] * 3]
-    assert [len(view.leaders) for view in answers(*told)] == [2, 2, 2, 1]
+    reported = [read("t", [(1, -1), (2, -1)], version=8), *[read("t", [(1, -1)], version=8)] * 3]
+    assert [len(view.leaders) for view in answers(*reported)] == [2, 2, 2, 1]
 
 
 def test_a_topic_id_that_was_left_behind_is_not_believed_again() -> None:
@@ -126,8 +126,8 @@ def test_a_topic_id_that_was_left_behind_by_mistake_is_believed_in_the_end() -> 
 
 def test_a_topic_that_was_created_again_twice_is_followed_at_once() -> None:
     third = bytes([3]) * 16
-    told = [read("t", [(1, 5)], topic_id=topic_id) for topic_id in (A, B, third)]
-    assert answers(*told) == told
+    reported = [read("t", [(1, 5)], topic_id=topic_id) for topic_id in (A, B, third)]
+    assert answers(*reported) == reported
 
 
 def test_an_id_stays_left_behind_through_a_moment_of_unknown_topic() -> None:

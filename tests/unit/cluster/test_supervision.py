@@ -27,8 +27,8 @@ def make(
     deaths: list[KafkaError] | None = None, observers: tuple[Seen, ...] = ()
 ) -> tuple[Supervisor, Counters]:
     counters = Counters()
-    told = deaths if deaths is not None else []
-    return Supervisor(Hooks(observers), counters, told.append), counters
+    reported = deaths if deaths is not None else []
+    return Supervisor(Hooks(observers), counters, reported.append), counters
 
 
 async def forever() -> None:

@@ -13,11 +13,11 @@ from tests.unit.cluster.test_metadata import FORBIDDEN, LEADERLESS, UNKNOWN, ask
 class TestUnknown:
     """For how long, and by whom, it was said that there is no such topic."""
 
-    def _told(self, *told: tuple[float, int, int], name: str = "t") -> MetadataState:
+    def _told(self, *reported: tuple[float, int, int], name: str = "t") -> MetadataState:
         """A state that was told (when, by whom, error code) about ``name``."""
         meta = state()
         meta.pin(name)
-        for now, node_id, error in told:
+        for now, node_id, error in reported:
             said = answer(topic(name, [] if error else [(1, 1)], error=error))
             decoding = MetadataResponse.decode_steps(said.encode(12), 12)
             question = MetadataRefresh((name,), True, 99, at=now - 0.5)

@@ -592,8 +592,8 @@ def test_listeners_and_observers_are_told() -> None:
         async with running(updater):
             await updater.wait_for_topic("t", 5.0)
         assert views[-1] is updater.view
-        told = [e for e in seen.events if isinstance(e, MetadataUpdated)]
-        assert (told[-1].brokers, told[-1].topics, told[-1].partitions) == (2, 1, 1)
+        reported = [e for e in seen.events if isinstance(e, MetadataUpdated)]
+        assert (reported[-1].brokers, reported[-1].topics, reported[-1].partitions) == (2, 1, 1)
 
     run(main())
 

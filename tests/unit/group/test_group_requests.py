@@ -124,8 +124,8 @@ def test_the_protocol_is_compared_where_the_broker_reports_it() -> None:
     ],
 )
 def test_a_generation_that_can_not_be_is_named(changes: dict[str, Any], text: str | None) -> None:
-    told = {"protocol_name": "even", "generation_id": 1, "member_id": "m", **changes}
-    found = DYNAMIC.nonsense(JoinGroupResponse(**told), {"thirds", "even"})
+    reported = {"protocol_name": "even", "generation_id": 1, "member_id": "m", **changes}
+    found = DYNAMIC.nonsense(JoinGroupResponse(**reported), {"thirds", "even"})
     assert found is None if text is None else text in str(found)
 
 

@@ -151,8 +151,8 @@ class TestDeadlines:
         assert connection.next_deadline() == 20.0
         connection.expire(20.0)
         assert not connection.is_closed
-        ((told, error),) = connection.take_outcomes()
-        assert told is hasty
+        ((reported, error),) = connection.take_outcomes()
+        assert reported is hasty
         assert isinstance(error, RequestTimedOut)
         assert error.maybe_written
         assert "waited 14 s for a connection, and 5 s for the answer" in str(error)

@@ -43,22 +43,22 @@ async def test_without_a_codec_every_batch_is_ready() -> None:
 
 
 async def test_small_batches_are_compressed_at_once() -> None:
-    told = Told()
-    squeezer = BatchCompressor(Compression.LZ4, None, told)
+    reported = Told()
+    squeezer = BatchCompressor(Compression.LZ4, None, reported)
     batch = make_batch(10_000)
-    assert squeezer.ready(batch) and not told.batches
+    assert squeezer.ready(batch) and not reported.batches
     assert batch.builder is not None and batch.builder.encoded_bytes < 1000
 
 
 async def test_costly_batches_go_to_a_thread_and_are_told_on_the_loop() -> None:
-    told = Told()
-    squeezer = BatchCompressor(Compression.GZIP, 9, told)
+    reported = Told()
+    squeezer = BatchCompressor(Compression.GZIP, 9, reported)
     batch = make_batch(500_000)
     assert not squeezer.ready(batch) and batch.compressing
     assert not squeezer.ready(batch)  # asking again starts nothing
     async with asyncio.timeout(10):
-        await told.event.wait()
-    assert told.batches == [(batch, None)] and told.thread == threading.get_ident()
+        await reported.event.wait()
+    assert reported.batches == [(batch, None)] and reported.thread == threading.get_ident()
     assert squeezer.ready(batch)
     await squeezer.close()
 
@@ -81,23 +81,23 @@ async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception
         def records(self) -> Any:
             return Broken(error)
 
-    told = Told()
-    squeezer = BatchCompressor(Compression.GZIP, None, told)
+    reported = Told()
+    squeezer = BatchCompressor(Compression.GZIP, None, reported)
     assert not squeezer.ready(make_batch(0, BrokenBatch))
     async with asyncio.timeout(10):
-        await told.event.wait()
-    ((_, failure),) = told.batches
+        await reported.event.wait()
+    ((_, failure),) = reported.batches
     assert isinstance(failure, ClientError) and str(error) in str(failure)
     await squeezer.close()
 
 
 async def test_closing_waits_for_the_threads() -> None:
-    told = Told()
-    squeezer = BatchCompressor(Compression.GZIP, 9, told)
+    reported = Told()
+    squeezer = BatchCompressor(Compression.GZIP, 9, reported)
     squeezer.ready(make_batch(500_000))
     await squeezer.close()
     await asyncio.sleep(0)
-    assert len(told.batches) == 1
+    assert len(reported.batches) == 1
 
 
 def test_a_level_that_the_codec_does_not_have_is_refused_early() -> None:

@@ -174,8 +174,8 @@ async def test_who_came_and_went_before_a_split_hinders_nobody_after_it() -> Non
 
 async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_called() -> None:
     host, outcome, deliveries = make()
-    told: list[str] = []
-    host.loop.set_exception_handler(lambda loop, context: told.append(str(context["exception"])))
+    notices: list[str] = []
+    host.loop.set_exception_handler(lambda loop, context: notices.append(str(context["exception"])))
     variable = contextvars.ContextVar("variable", default="outside")
     seen: list[str] = []
 
@@ -188,7 +188,7 @@ async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_cal
     deliveries[2].add_done_callback(lambda d: seen.append(variable.get()))
     outcome.acknowledge(0)
     await asyncio.sleep(0)
-    assert told == ["the user's own"]
+    assert notices == ["the user's own"]
     assert seen == ["outside", "outside"]
     assert variable.get() == "outside"
 

@@ -276,9 +276,9 @@ def faults_of(table: Any, largest: int = 1000) -> list[tuple[int, int]]:
     source, found = ArrowSource(table), []
     for batch in source.batches:
         for first, rows in source.slices(batch):
-            wrong, told, _ = rows.check(0, rows.count, largest, 100)
-            assert wrong == len(told)
-            found += [(first + row, fault) for row, fault in told]
+            wrong, reported, _ = rows.check(0, rows.count, largest, 100)
+            assert wrong == len(reported)
+            found += [(first + row, fault) for row, fault in reported]
     return found
 
 

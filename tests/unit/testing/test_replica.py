@@ -299,9 +299,9 @@ def follow(leader: Replica, follower: Replica, *, rounds: int = 20) -> int:
         log, epoch = follower.log, follower.last_fetched_epoch
         if log.end_offset > leader.log.end_offset and epoch < 0:
             raise AssertionError("out of range")
-        told = leader.log.epochs.end_of(epoch, leader.log.end_offset)
-        if epoch >= 0 and (told.epoch < epoch or told.end_offset < log.end_offset):
-            cut += follower.cut_back(told.epoch, told.end_offset)
+        reported = leader.log.epochs.end_of(epoch, leader.log.end_offset)
+        if epoch >= 0 and (reported.epoch < epoch or reported.end_offset < log.end_offset):
+            cut += follower.cut_back(reported.epoch, reported.end_offset)
             continue
         more = leader.log.batches_between(log.end_offset, leader.log.end_offset)
         follower.take(more)

@@ -139,9 +139,9 @@ async def test_a_wait_in_vain_names_what_was_there(wait: Callable[[Any], Any], t
         await log.wait_for("Produce", timeout=0)
     for broker in range(3, 10):
         log.add(entry(broker=broker))
-    with pytest.raises(RequestTimedOut, match=text) as told:
+    with pytest.raises(RequestTimedOut, match=text) as reported:
         await wait(log)
-    assert [f"to broker {one}" in str(told.value) for one in (4, 5, 9)] == [False, True, True]
+    assert [f"to broker {one}" in str(reported.value) for one in (4, 5, 9)] == [False, True, True]
     log.add(entry(broker=2))
     log.add(entry(0))
 
