@@ -39,8 +39,8 @@ def java_class(message: type[Message]) -> str:
     """The name of Kafka's class for one of ours."""
     name = message.__name__
     if issubclass(message, LogRecord):
-        room = _LOG_PACKAGES[message.__module__.rpartition(".")[2]]
-        return f"org.apache.kafka.coordinator.{room}.generated.{name}"
+        package = _LOG_PACKAGES[message.__module__.rpartition(".")[2]]
+        return f"org.apache.kafka.coordinator.{package}.generated.{name}"
     is_data = issubclass(message, (Request, Response)) or name.endswith("Header")
     return f"org.apache.kafka.common.message.{name}{'Data' if is_data else ''}"
 

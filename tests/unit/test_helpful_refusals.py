@@ -111,13 +111,13 @@ def test_a_deserializer_that_is_none_is_refused(given: Any) -> None:
 # Errors by name.
 
 ROOT = Path(kclient.__file__).parent
-DOORS = ("admin", "cluster", "consumer", "producer")
+PACKAGES = ("admin", "cluster", "consumer", "producer")
 """Rooms whose docstrings name what users may catch."""
 
 
 def test_every_error_that_docstrings_name_can_be_imported_from_errors() -> None:
     named = set()
-    for path in (path for room in DOORS for path in (ROOT / room).glob("*.py")):
+    for path in (path for package in PACKAGES for path in (ROOT / package).glob("*.py")):
         for raises in re.findall(r"Raises:\n(.*?)(?:\n\n|\"\"\")", path.read_text(), re.DOTALL):
             for names in re.findall(r"^ +([A-Z]\w+(?:, [A-Z]\w+)*): ", raises, re.MULTILINE):
                 named.update(names.split(", "))

@@ -82,7 +82,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     """`kclient.cluster.view` -> `cluster`; the package itself -> the empty string."""
     return module.removeprefix("kclient").strip(".").partition(".")[0]
 
@@ -123,14 +123,14 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_imports_go_one_way() -> None:
     wrong = []
     for path in sources():
-        room = room_of(name_of(path))
-        if not room:
-            continue  # kclient/__init__.py hands out names of every room
-        allowed = BASE if room in BASE else BASE | ALLOWED[room] | {room}
+        package = package_of(name_of(path))
+        if not package:
+            continue  # kclient/__init__.py hands out names of every package
+        allowed = BASE if package in BASE else BASE | ALLOWED[package] | {package}
         for module in imports(path):
             if module == "kclient" or not module.startswith("kclient."):
                 continue
-            target = room_of(module)
+            target = package_of(module)
             if target not in allowed and not target.startswith("__"):
                 wrong.append(f"{path.relative_to(ROOT)} imports {module}")
     assert not wrong
@@ -142,7 +142,7 @@ def test_no_modules_of_a_package_import_each_other() -> None:
 
 
 def test_every_room_is_on_the_map() -> None:
-    rooms = {room_of(name_of(path)) for path in sources()} - {""}
+    rooms = {package_of(name_of(path)) for path in sources()} - {""}
     assert rooms <= BASE | set(ALLOWED)
 
 

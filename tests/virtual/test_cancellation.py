@@ -87,8 +87,8 @@ def test_there_are_at_least_a_thousand_points(
 
 @pytest.mark.parametrize("client", [kclient.Producer, kclient.Consumer, kclient.Admin])
 def test_every_public_coroutine_is_among_them(client: type) -> None:
-    room = client.__name__
-    tried = {call.__name__ for kind, call in ALL + IN_GROUPS if room in kind.__name__}
+    client_name = client.__name__
+    tried = {call.__name__ for kind, call in ALL + IN_GROUPS if client_name in kind.__name__}
     coroutines = {
         name
         for name, member in inspect.getmembers(client)

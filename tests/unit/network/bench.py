@@ -1,7 +1,7 @@
 """The bench of the network tests: clients, and the small things that tests hold them with.
 
 `Bench` makes clients and keeps what they told; `Held` is a script whose answers wait for the test;
-`Room` is a listener that can be waited on.
+`CapacityWaiter` is a listener that can be waited on.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Held:
             good_answer(session, request)
 
 
-class Room:
-    """A room listener that can be waited on."""
+class CapacityWaiter:
+    """A listener for capacity that can be waited on."""
 
     def __init__(self, client: NetworkClient) -> None:
         self.calls: list[tuple[int, Lane]] = []

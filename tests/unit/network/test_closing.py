@@ -21,8 +21,8 @@ from tests.unit.network.bench import (
     CLOSE_TIMEOUT,
     FIRST,
     Bench,
+    CapacityWaiter,
     Held,
-    Room,
     connected,
     outcome,
 )
@@ -115,8 +115,8 @@ class TestClosing:
                 topics=[MetadataRequestTopic(name="t" * 200) for _ in range(20_000)]
             )
             future = client.send(FIRST, big, timeout=60.0)
-            room = Room(client)
-            await room.until(lambda: client.is_connected(FIRST))
+            waiter = CapacityWaiter(client)
+            await waiter.until(lambda: client.is_connected(FIRST))
             loop = asyncio.get_running_loop()
             started = loop.time()
             await client.close(0.1)

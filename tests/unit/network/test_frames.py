@@ -321,10 +321,10 @@ class TestPool:
         # Its beginning first, as the size is not known before.
         for piece in (frame[:4], frame[4:]):
             while piece:
-                room = reader.buffer()
-                count = min(len(room), len(piece))
-                room[:count] = piece[:count]
-                room.release()
+                space = reader.buffer()
+                count = min(len(space), len(piece))
+                space[:count] = piece[:count]
+                space.release()
                 reader.received(count)
                 got = reader.next_frame()
                 piece = piece[count:]

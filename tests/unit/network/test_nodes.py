@@ -16,8 +16,8 @@ from kclient.protocol.messages.metadata import (
 from tests.unit.network.bench import (
     FIRST,
     Bench,
+    CapacityWaiter,
     Held,
-    Room,
     connected,
     outcome,
 )
@@ -83,8 +83,8 @@ class TestNodes:
             assert isinstance(await outcome(client.send(1, MetadataRequest())), BrokerUnreachable)
             script.release()
             assert isinstance(await under_way, MetadataResponse)
-            room = Room(client)
-            await room.until(lambda: client.snapshot() == [])
+            waiter = CapacityWaiter(client)
+            await waiter.until(lambda: client.snapshot() == [])
 
     async def test_a_broker_that_left_in_back_off_leaves_nothing(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
@@ -157,8 +157,8 @@ class TestIdle:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker, connections_max_idle=0.1)
             await connected(client, lane=Lane.FETCH)
-            room = Room(client)
-            await room.until(lambda: not client.is_connected(FIRST, Lane.FETCH))
+            waiter = CapacityWaiter(client)
+            await waiter.until(lambda: not client.is_connected(FIRST, Lane.FETCH))
             assert client.retry_at(FIRST) == 0.0
             assert client.can_send(FIRST, Lane.FETCH)
             closed = bench.recorder.of(ConnectionClosed)
@@ -209,8 +209,8 @@ class TestIdle:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker, reconnect_backoff=0.001)
             await connected(client)
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             broker.sessions[0].hang_up()
-            await room.until(lambda: not client.is_connected(FIRST))
+            await waiter.until(lambda: not client.is_connected(FIRST))
             await connected(client)
             assert len(broker.sessions) == 2

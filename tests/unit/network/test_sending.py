@@ -25,8 +25,8 @@ from tests.support.response_frames import encode_response
 from tests.unit.network.bench import (
     FIRST,
     Bench,
+    CapacityWaiter,
     Held,
-    Room,
     WriteTap,
     all_answered,
     connected,
@@ -238,9 +238,9 @@ class TestNegotiation:
         async with ScriptedBroker(upgraded) as broker:
             client = await bench.client(broker, reconnect_backoff=0.001)
             await connected(client)
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             broker.sessions[0].reset()
-            await room.until(lambda: not client.is_connected(FIRST))
+            await waiter.until(lambda: not client.is_connected(FIRST))
             await connected(client)
             assert [request.version for request in broker.asked(METADATA)] == [5, 9]
 

@@ -160,9 +160,11 @@ def test_room_that_is_expected_is_there_once_a_part_of_it_is_needed(build: Imple
     store = build.ColumnStore(10_000, 1 << 20, 1 << 22)
     for number in range(400):
         store.append(number, NOW, b"k" * 100, b"v" * 400, ())
-    room = (len(store.offsets), len(store.keys.data), len(store.values.data))
+    capacities = (len(store.offsets), len(store.keys.data), len(store.values.data))
     expected = (10_000, 1 << 20, 1 << 22)
-    assert (room == expected) == (build.name == "cython"), "in Python it would have to be cleared"
+    assert (capacities == expected) == (build.name == "cython"), (
+        "in Python it would have to be cleared"
+    )
 
 
 def test_little_rows_make_no_room_for_a_giant(build: Implementation) -> None:

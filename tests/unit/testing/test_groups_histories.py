@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.groups.classic_group import State
-from tests.unit.testing.group_room import Room
+from tests.unit.testing.group_rig import Rig
 
 NONE = ErrorCode.NONE
 PROTOCOLS = some.sampled_from([("range",), ("range", "roundrobin"), ("roundrobin", "range")])
@@ -41,7 +41,7 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = Room(initial_rebalance_delay_ms=500, max_size=4)
+        self.room = Rig(initial_rebalance_delay_ms=500, max_size=4)
         self.peers: list[Peer] = []
         self.committed: dict[int, int] = {}
         self.highest = 0

@@ -9,7 +9,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.testing.groups.classic_group import TRANSITIONS, ClassicGroup, Event, State
 from kclient.transitions import IllegalTransition
-from tests.unit.testing.group_room import Room
+from tests.unit.testing.group_rig import Rig
 
 STEPS = [
     (state, event, target)
@@ -48,30 +48,30 @@ def test_a_step_that_is_not_in_the_table_is_refused(state: State, event: Event) 
         group.apply(event, 0)
 
 
-def empty() -> Room:
-    room = Room()
-    room.join()
-    return room
+def empty() -> Rig:
+    rig = Rig()
+    rig.join()
+    return rig
 
 
-def preparing() -> Room:
-    room = Room()
-    room.alone()
-    room.enter()
-    return room
+def preparing() -> Rig:
+    rig = Rig()
+    rig.alone()
+    rig.enter()
+    return rig
 
 
-def completing() -> Room:
-    room = Room()
-    room.enter()
-    room.pass_time(0)
-    return room
+def completing() -> Rig:
+    rig = Rig()
+    rig.enter()
+    rig.pass_time(0)
+    return rig
 
 
-def stable() -> Room:
-    room = Room()
-    room.alone()
-    return room
+def stable() -> Rig:
+    rig = Rig()
+    rig.alone()
+    return rig
 
 
 MAKE = {
@@ -82,24 +82,24 @@ MAKE = {
 }
 
 
-def somebody_joins(room: Room) -> None:
-    room.enter()
+def somebody_joins(rig: Rig) -> None:
+    rig.enter()
 
 
-def all_leave(room: Room) -> None:
-    room.leave(*room.group().members)
+def all_leave(rig: Rig) -> None:
+    rig.leave(*rig.group().members)
 
 
-def the_leader_joins(room: Room) -> None:
-    room.join(room.group().leader or "")
+def the_leader_joins(rig: Rig) -> None:
+    rig.join(rig.group().leader or "")
 
 
-def the_leader_assigns(room: Room) -> None:
-    group = room.group()
-    room.sync(group.generation, group.leader or "", protocol=group.protocol_name)
+def the_leader_assigns(rig: Rig) -> None:
+    group = rig.group()
+    rig.sync(group.generation, group.leader or "", protocol=group.protocol_name)
 
 
-WALKS: dict[tuple[State, Event], Callable[[Room], None]] = {
+WALKS: dict[tuple[State, Event], Callable[[Rig], None]] = {
     (State.EMPTY, Event.REBALANCE): somebody_joins,
     (State.PREPARING_REBALANCE, Event.JOINED): the_leader_joins,
     (State.PREPARING_REBALANCE, Event.EMPTIED): all_leave,
@@ -116,8 +116,8 @@ def test_every_step_is_walked() -> None:
 
 @pytest.mark.parametrize(("state", "event"), WALKS)
 def test_requests_take_a_group_through_the_table(state: State, event: Event) -> None:
-    room = MAKE[state]()
-    group = room.group()
+    rig = MAKE[state]()
+    group = rig.group()
     assert group.state is state
     taken: list[Event] = []
     apply = group.apply
@@ -127,31 +127,31 @@ def test_requests_take_a_group_through_the_table(state: State, event: Event) -> 
         return apply(one, wall_ms)
 
     group.apply = note  # type: ignore[method-assign]
-    WALKS[state, event](room)
+    WALKS[state, event](rig)
     assert taken[0] is event
 
 
 @pytest.mark.parametrize("state", MAKE)
 def test_a_group_is_dead_when_its_coordinator_lets_go(state: State) -> None:
-    room = MAKE[state]()
-    group = room.group()
-    room.shard.unload(room.moment)
+    rig = MAKE[state]()
+    group = rig.group()
+    rig.shard.unload(rig.moment)
     assert group.state is State.DEAD
-    assert not room.shard.groups
-    assert not len(room.deadlines)
+    assert not rig.shard.groups
+    assert not len(rig.deadlines)
 
 
 def test_who_waits_is_told_when_the_coordinator_lets_go() -> None:
-    room = Room()
-    first, _ = room.alone()
-    joining = room.enter()
-    room.shard.unload(room.moment)
+    rig = Rig()
+    first, _ = rig.alone()
+    joining = rig.enter()
+    rig.shard.unload(rig.moment)
     assert joining[0].error_code == ErrorCode.NOT_COORDINATOR
-    room = Room()
-    first, second, _ = room.pair()
-    other = room.join(second, metadata=b"news")
-    room.join(first)
+    rig = Rig()
+    first, second, _ = rig.pair()
+    other = rig.join(second, metadata=b"news")
+    rig.join(first)
     generation = other[0].generation_id
-    syncing = room.sync(generation, second)
-    room.shard.unload(room.moment)
+    syncing = rig.sync(generation, second)
+    rig.shard.unload(rig.moment)
     assert syncing[0].error_code == ErrorCode.NOT_COORDINATOR

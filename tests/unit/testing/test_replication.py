@@ -14,7 +14,7 @@ from kclient.protocol.messages.list_offsets import ListOffsetsRequest
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.image import NO_LEADER
 from tests.unit.testing.batches import batch_bytes
-from tests.unit.testing.follower_room import (
+from tests.unit.testing.follower_rig import (
     BACKOFF,
     OVERDUE,
     SESSION,

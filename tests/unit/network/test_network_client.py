@@ -22,8 +22,8 @@ from kclient.protocol.messages.metadata import (
 from tests.unit.network.bench import (
     FIRST,
     Bench,
+    CapacityWaiter,
     Held,
-    Room,
     all_answered,
     connected,
     outcome,
@@ -56,13 +56,13 @@ class TestThrottling:
             muted = loop.time()
             assert not client.can_send(FIRST)
             assert client.can_send(FIRST, Lane.FETCH)
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             second = client.send(FIRST, MetadataRequest())
             await connected(client, lane=Lane.FETCH)
             assert not second.done
             await second
             assert loop.time() - muted >= 0.08
-            assert room.calls
+            assert waiter.calls
             assert bench.recorder.of(Throttled)[0].seconds == 0.1
 
     async def test_room_listeners_hear_of_its_end_though_nothing_waits(self, bench: Bench) -> None:
@@ -75,8 +75,8 @@ class TestThrottling:
         async with ScriptedBroker(throttles) as broker:
             client = await bench.client(broker)
             await connected(client)
-            room = Room(client)
-            await room.until(lambda: client.can_send(FIRST) is Capacity.NOW)
+            waiter = CapacityWaiter(client)
+            await waiter.until(lambda: client.can_send(FIRST) is Capacity.NOW)
 
 
 class TestRoom:
@@ -102,20 +102,20 @@ class TestRoom:
             future = client.send(FIRST, MetadataRequest(), lane=Lane.PRODUCE)
             await broker.until(lambda: script.held)
             assert not client.can_send(FIRST, Lane.PRODUCE)
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             script.release()
-            await room.until(lambda: client.can_send(FIRST, Lane.PRODUCE))
-            assert room.calls == [(FIRST, Lane.PRODUCE)]
+            await waiter.until(lambda: client.can_send(FIRST, Lane.PRODUCE))
+            assert waiter.calls == [(FIRST, Lane.PRODUCE)]
             await future
 
     async def test_listeners_hear_of_ready_and_of_gone(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             await connected(client)
-            assert room.calls == [(FIRST, Lane.GENERAL)]
+            assert waiter.calls == [(FIRST, Lane.GENERAL)]
             broker.sessions[0].reset()
-            await room.until(lambda: len(room.calls) >= 2)
+            await waiter.until(lambda: len(waiter.calls) >= 2)
             assert not client.is_connected(FIRST)
 
     async def test_can_send_counts_what_waits_while_dialing(self, bench: Bench) -> None:
@@ -143,8 +143,8 @@ class TestRoom:
                 topics=[MetadataRequestTopic(name="t" * 200) for _ in range(2000)]
             )
             futures = [client.send(FIRST, big, timeout=60.0) for _ in range(20)]
-            room = Room(client)
-            await room.until(lambda: client.is_connected(FIRST))
+            waiter = CapacityWaiter(client)
+            await waiter.until(lambda: client.is_connected(FIRST))
             node_connection = client._connections[FIRST, Lane.GENERAL]
             await broker.until(lambda: broker.sessions)
             assert node_connection.channel is not None
@@ -170,17 +170,17 @@ class TestRoom:
             client = await bench.client(
                 broker, send_buffer=65_536, request_timeout=0.3, reconnect_backoff=0.0
             )
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             big = MetadataRequest(
                 topics=[MetadataRequestTopic(name="t" * 200) for _ in range(2000)]
             )
             client.send(FIRST, big, expect_response=False)
-            await room.until(lambda: client.is_connected(FIRST))
+            await waiter.until(lambda: client.is_connected(FIRST))
             while client.can_send(FIRST):
                 client.send(FIRST, big, expect_response=False)
                 await asyncio.sleep(0)
             assert client.in_flight(FIRST) == 0
-            await room.until(lambda: client.can_send(FIRST))
+            await waiter.until(lambda: client.can_send(FIRST))
             assert await outcome(client.send(FIRST, big, expect_response=False)) is None
             reasons = [event.reason for event in bench.recorder.of(ConnectionClosed)]
             assert any("took no bytes for 0.3 s" in reason for reason in reasons)
@@ -195,12 +195,12 @@ class TestRoom:
         async with ScriptedBroker(deaf) as broker:
             client = await bench.client(broker, send_buffer=65_536)
             client.update_nodes([Node(1, *broker.address)])
-            room = Room(client)
+            waiter = CapacityWaiter(client)
             big = MetadataRequest(
                 topics=[MetadataRequestTopic(name="t" * 200) for _ in range(2000)]
             )
             client.send(1, big, expect_response=False)
-            await room.until(lambda: client.is_connected(1))
+            await waiter.until(lambda: client.is_connected(1))
             while client.can_send(1):
                 client.send(1, big, expect_response=False)
                 await asyncio.sleep(0)
@@ -309,10 +309,10 @@ class TestBackOff:
         client = await bench.client(broker, reconnect_backoff=0.02, reconnect_backoff_max=0.02)
         await outcome(client.send(FIRST, MetadataRequest()))
         assert not client.can_send(FIRST, Lane.PRODUCE)
-        room = Room(client)
+        waiter = CapacityWaiter(client)
         async with broker:
             await connected(client)
-            await room.until(lambda: (FIRST, Lane.PRODUCE) in room.calls)
+            await waiter.until(lambda: (FIRST, Lane.PRODUCE) in waiter.calls)
             assert client.can_send(FIRST, Lane.PRODUCE)
 
     async def test_a_failed_probe_tells_all_lanes_that_wait(self, bench: Bench) -> None:
@@ -330,5 +330,5 @@ class TestBackOff:
         client = await bench.client(address, reconnect_backoff=0.05)
         await outcome(client.send(FIRST, MetadataRequest()))
         assert not client.can_send(FIRST)
-        room = Room(client)
-        await room.until(lambda: client.can_send(FIRST))
+        waiter = CapacityWaiter(client)
+        await waiter.until(lambda: client.can_send(FIRST))

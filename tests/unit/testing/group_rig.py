@@ -23,7 +23,7 @@ TOPIC_ID = bytes(15) + b"\x07"
 START_MS = 1_700_000_000_000
 
 
-class Room:
+class Rig:
     """One shard.
 
     Attributes:
@@ -99,9 +99,9 @@ class Room:
     def state(self) -> State:
         return self.group().state
 
-    def reload(self) -> Room:
+    def reload(self) -> Rig:
         """The broker that takes over: another shard, filled from this one's log."""
-        other = Room()
+        other = Rig()
         other.settings, other.topics, other.now = self.settings, self.topics, self.now
         other.shard = Shard(other, other._append, 1)
         decoded = [one for key, value in self.log if (one := records.decode(key, value))]
@@ -236,8 +236,8 @@ def codes(answers: list) -> list[ErrorCode]:
     return [ErrorCode(one.error_code) for one in answers]
 
 
-def entered(room: Room, **options: object) -> list:
+def entered(rig: Rig, **options: object) -> list:
     """Join a new group, and be answered."""
-    answers = room.join(**options) if "instance" in options else room.enter(**options)
-    room.pass_time(0)
+    answers = rig.join(**options) if "instance" in options else rig.enter(**options)
+    rig.pass_time(0)
     return answers
