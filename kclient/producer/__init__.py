@@ -1,7 +1,7 @@
-"""The producer room: from a user's ``send`` to acknowledged batches on the brokers.
+"""The producer package: from the caller's ``send`` to acknowledged batches on the brokers.
 
-The public names, and nothing else. ``producer`` is the door; ARCHITECTURE.md tells how a record
-travels through the other files.
+The public names, and nothing else. ``producer`` is the entry point; ARCHITECTURE.md describes how a
+record travels through the other modules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Delivery", "Outgoing", "Producer", "ProducerHealth"]
 
 
 def __getattr__(name: str) -> object:
-    """What only those need who look at a producer's health."""
+    """Import ``ProducerHealth`` on first use: only code that reads a producer's health needs it."""
     if name == "ProducerHealth":
         from kclient.producer.health import ProducerHealth
 

@@ -24,7 +24,7 @@ cdef Py_ssize_t _forks
 cdef extern from *:
     """
     #if PY_VERSION_HEX >= 0x030C0000
-    /* Asking for the loop costs no system call any more, and next to nothing as a call of C. */
+    /* Reading the loop costs no system call any more, and next to nothing as a call of C. */
     static PyObject *kclient_running_loop = NULL;
 
     static PyObject *kclient_running_mark(void) {
@@ -122,8 +122,8 @@ cdef class TopicState:
     cdef public Py_ssize_t count
     cdef public list batches
     cdef public StickyPartitioner sticky
-    # By partition: where the last builder was that took a record. Only to fetch from: what lies
-    # there by now may be something else.
+    # By partition: address of the last builder that took a record. Only to prefetch from: other
+    # data may be there by now.
     cdef bytearray builder_addresses
 
 
@@ -195,8 +195,8 @@ cdef bint _is_plain(object part) noexcept
 cdef bint _are_plain(object headers) except -1
 
 
-# Fetches where the record after this one, of ``size`` bytes, will go in this partition: by then it
-# is there. Notes where the builder is.
+# Prefetches the memory that the record after this one, of ``size`` bytes, will be written to in
+# this partition. Notes the builder's address.
 cdef inline int prefetch_tail(TopicState topic_state, Py_ssize_t index, ProducerBatch batch, int64_t size) except -1:
     cdef BatchBuilder builder = batch.builder
     cdef unsigned char* tail = builder._memory + builder._used + size
@@ -213,7 +213,7 @@ cdef inline int prefetch_open_batch(TopicState topic_state, Py_ssize_t index) ex
     return prefetch_batch(topic_state.batches, topic_state.builder_addresses, index)
 
 
-# Has ``feed`` choose the partitions of its next block's keys, if that brings something.
+# Has ``feed`` choose the partitions of its next block's keys in advance, if that pays off.
 cdef inline int aim(RecordSource feed, TopicState topic_state) except -1:
     cdef bint brings = _SCATTERED <= topic_state.count <= len(topic_state.batches) and len(feed.block) <= 8
     feed.spread = topic_state.count if brings else -1
@@ -222,7 +222,7 @@ cdef inline int aim(RecordSource feed, TopicState topic_state) except -1:
     return 0
 
 
-# The partition of the key of the record that was handed out last, if it was chosen ahead; else -1.
+# The partition of the record that was returned last, if it was chosen in advance; else -1.
 cdef inline Py_ssize_t target_of(RecordSource feed, TopicState topic_state) except -2:
     if feed is None or feed.spread != topic_state.count:
         return -1

@@ -13,7 +13,7 @@ cdef object _SETTLED
 
 
 cdef class ProducerBatch:
-    # First, beside each other: what each record reads or changes.
+    # First and adjacent: the fields that each record reads or changes.
     cdef public BatchBuilder builder
     cdef public BatchOutcome outcome
     cdef public object watcher

@@ -1,7 +1,7 @@
-"""Which build of the producer's per-record and per-batch classes runs: that of the record codec.
+"""Select the build of the producer's per-record and per-batch classes: that of the record codec.
 
-The package takes ``Delivery``, ``RecordAppender`` and their like from here. ``KCLIENT_PURE=1``
-picks the pure one, as it does in ``kclient.record``.
+The package imports ``Delivery``, ``RecordAppender`` and similar classes from here.
+``KCLIENT_PURE=1`` selects the pure build, as in ``kclient.record``.
 """
 
 from __future__ import annotations

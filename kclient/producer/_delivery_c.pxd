@@ -87,7 +87,7 @@ cdef class BatchOutcome:
 
     cpdef object _note_waiting(self, Delivery delivery)
 
-    @cython.locals(delivery=Delivery, told=list, count=Py_ssize_t)
+    @cython.locals(delivery=Delivery, group=list, count=Py_ssize_t)
     cpdef object _notify(self, list waiting)
 
     cpdef object _error_of(self, Py_ssize_t index)

@@ -22,8 +22,8 @@ cdef extern from *:
     void prefetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
 
 
-# Fetches what putting a record reads and changes all at once, not each thing once the one before
-# it is there. ``builder_addresses`` are those of a ``TopicState``.
+# Prefetches all memory that putting a record reads and changes at once, instead of waiting for each
+# piece in turn. ``builder_addresses`` are those of a ``TopicState``.
 cdef inline int prefetch_batch(list batches, bytearray builder_addresses, Py_ssize_t index) except -1:
     prefetch_item(batches, index)
     if builder_addresses is not None and len(builder_addresses) > <Py_ssize_t>sizeof(void*) * index:
@@ -40,7 +40,7 @@ cdef class RecordSource:
     cdef public Py_ssize_t at
     cdef public Py_ssize_t bare
     cdef public Py_ssize_t bare_bytes
-    # Partitions of the block's keys, chosen ahead among ``spread`` of them; -1: none are.
+    # Partitions of the block's keys, chosen in advance among ``spread`` of them; -1: none are.
     cdef Py_ssize_t spread
     cdef Py_ssize_t[8] targets  # as many as BLOCK
     cdef list batches
@@ -59,7 +59,7 @@ cdef class RecordSource:
 
 
 # Chooses the partition of ``record``, the one at ``n`` in the block, as Java's producers do, and
-# fetches what putting it needs: it is there when the rest of the block was pulled.
+# prefetches what putting it needs: it is in the cache once the rest of the block was pulled.
 cdef inline int choose_ahead(RecordSource feed, Py_ssize_t n, object record) except -1:
     feed.targets[n] = -1
     if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:

@@ -1,8 +1,8 @@
-"""Records in, batches per partition out: what is waiting, where, and what may be sent now.
+"""Records in, batches per partition out: which batches wait, where, and which may be sent now.
 
-The intake appends records here; the sender looks at ``ready``, takes batches out through their
-``PartitionQueue`` and reports what became of them. Everything is found by need, never by walking
-all partitions: ready queues by leader, and due lists for linger, retries and delivery deadlines.
+Admission appends records here; the sender reads ``ready``, takes batches out through their
+``PartitionQueue`` and reports their outcome. Nothing walks all partitions: there are ready queues
+by leader, and deadline queues for linger, retries and delivery timeouts.
 Sans-IO; ``append`` is the hottest function of the producer.
 """
 
@@ -34,17 +34,18 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 
 _OPEN_AT_MOST = 1.0
-"""Seconds for which a batch takes records beyond linger, if it can't be sent before."""
+"""Seconds for which a batch accepts records beyond linger while it can't be sent."""
 BATCH_UPKEEP = 1536
-"""Bytes that a batch takes beside its records, about."""
+"""Approximate bytes that a batch takes in addition to its records."""
 _SEALED_PER_TURN = 4
-"""Batches. With a turn of the loop for each of them the sender made a request of each."""
+"""Batches sealed between two yields to the loop. With a yield after each one, the sender would put
+each batch into a request of its own."""
 _UPKEEP_SHARE = 4
-"""The upkeep of batches may take one such part of the memory budget beyond it; more counts."""
+"""The overhead of batches may exceed the memory budget by this fraction of it; more is counted."""
 _FREE_BATCHES = 40
-"""So many batches are free, however small the budget is."""
+"""Batches whose overhead is never counted, however small the budget is."""
 _SPARE_BYTES = 4 * 1024 * 1024
-"""Memory of settled batches that is kept for new ones at most: several answers' worth."""
+"""Most memory of settled batches that is kept for new ones: that of several responses."""
 
 _SETTLED = frozenset({BatchState.DONE, BatchState.FAILED, BatchState.SPLIT})
 
@@ -62,16 +63,16 @@ def _may_retry(queue: PartitionQueue) -> bool:
 
 
 class TopicQueues:
-    """One topic's partitions, as far as records were sent to them.
+    """The partitions of one topic that records were sent to.
 
     Attributes:
         name: The topic.
-        topic_id: Its id as last heard, None where no broker told one.
-        count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
+        topic_id: The latest known id, None if no broker has reported one.
+        count: Partitions; it never shrinks for the same topic id, as stale brokers report fewer.
         leaders: Leader of each partition, ``NO_LEADER`` without one.
-        epochs: Of these leaders, -1 where brokers don't tell.
-        sticky: Where records without a key go.
-        topic_state: What ``RecordAppender`` sees of it.
+        epochs: Leader epoch of each partition, -1 where brokers don't report it.
+        sticky: Chooses partitions for records without a key.
+        topic_state: The part of this that ``RecordAppender`` reads.
     """
 
     def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
@@ -86,7 +87,7 @@ class TopicQueues:
         self._available: list[int] | None = None
 
     def learn(self, leaders: Sequence[int], epochs: Sequence[int], topic_id: bytes | None) -> None:
-        """Take what metadata says about the topic."""
+        """Apply the topic's metadata."""
         if topic_id is not None and topic_id == self.topic_id and len(leaders) < self.count:
             return
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
@@ -105,11 +106,11 @@ class TopicQueues:
             self.sticky.current = -1
 
     def leader_of(self, partition: int) -> int:
-        """Node id of the leader, ``NO_LEADER`` without one."""
+        """Return the node id of the leader, ``NO_LEADER`` without one."""
         return self.leaders[partition] if partition < len(self.leaders) else NO_LEADER
 
     def epoch_of(self, partition: int) -> int:
-        """Epoch of that leader, -1 where it isn't known."""
+        """Return the epoch of that leader, -1 if unknown."""
         return self.epochs[partition] if partition < len(self.epochs) else -1
 
     def move_sticky(self) -> int:
@@ -124,14 +125,14 @@ class TopicQueues:
 
 
 class Accumulator:
-    """All batches of one producer that aren't settled.
+    """All batches of one producer that aren't settled (acknowledged or failed).
 
     Args:
         config: Sizes and times.
-        host: Given to deliveries.
-        rng: For sticky choices.
-        wake: Called when the sender should look, with a time where that isn't now: at most once
-            per batch.
+        host: Passed to deliveries.
+        rng: Source of the sticky partitioner's choices.
+        wake: Called when the sender has work, with a time if that is later: at most once per
+            batch.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Accumulator:
         self._rng = rng
         self.wake = wake
         self._linger = config.linger
-        # Where nothing can be sent, records must not join a batch whose time is nearly over.
+        # While nothing can be sent, records must not join a batch that is about to expire.
         longest = min(_OPEN_AT_MOST, config.delivery_timeout / 10)
         self._open_for = max(config.linger, longest)
         self._batches = 0
@@ -166,16 +167,16 @@ class Accumulator:
         self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
         self.ready: dict[int, dict[PartitionQueue, None]] = {}
-        """The marked queues of each leader that has any, longest waiting first; ``NO_LEADER``'s,
-        too."""
+        """The marked queues of each leader that has any, longest waiting first; also those without
+        a leader, under ``NO_LEADER``."""
         self._lingering: DeadlineQueue[ProducerBatch] = DeadlineQueue(_is_open)
         self._deadlines: DeadlineQueue[ProducerBatch] = DeadlineQueue(_is_unsettled)
         self._retries: DeadlineQueue[PartitionQueue] = DeadlineQueue(_may_retry)
 
-    # The way in.
+    # Appending.
 
     def topic(self, name: str) -> TopicQueues:
-        """The topic's queues, made on first use."""
+        """Return the topic's queues, created on first use."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self._retired.pop(name, None)
@@ -185,9 +186,9 @@ class Accumulator:
         return topic
 
     def retire(self, name: str) -> bool:
-        """Forget ``name`` until ``topic`` is called, but for its numbering; False while it is busy.
+        """Forget ``name``, but not its sequence numbers, until ``topic`` is called.
 
-        What is known of its partitions is old, and isn't refreshed.
+        Its partition metadata is stale by then and isn't refreshed. Return False while it is busy.
         """
         if any(queue is not None and not queue.idle for queue in self.topics[name].queues):
             return False
@@ -195,7 +196,7 @@ class Accumulator:
         return True
 
     def queue(self, topic: TopicQueues, partition: int) -> PartitionQueue:
-        """One partition's queue, made on first use; ``partition`` must be below ``count``."""
+        """Return a partition's queue, created on first use; ``partition`` is below ``count``."""
         queue = topic.queues[partition]
         if queue is None:
             queue = topic.queues[partition] = PartitionQueue(
@@ -210,7 +211,7 @@ class Accumulator:
         return queue
 
     def append(self, queue: PartitionQueue, content: Content) -> Delivery | None:
-        """Add a record to the open batch; None if there is none or it is full."""
+        """Add a record to the open batch; return None if there is none or it is full."""
         batch = queue.open
         if batch is None:
             return None
@@ -222,7 +223,7 @@ class Accumulator:
         return Delivery(batch.outcome, index, timestamp)
 
     def append_first(self, queue: PartitionQueue, content: Content, now: float) -> Delivery:
-        """Add a record as the first of a new batch; the open one is sealed."""
+        """Add a record as the first one of a new batch; seal the open batch."""
         timestamp, key, value, headers, size = content
         again = bool(self._spare) and 2 * queue.filled > self._batch_size
         memory = self._spare.pop() if again else None
@@ -256,16 +257,16 @@ class Accumulator:
     def separate(self, queue: PartitionQueue, deadline: float) -> None:
         """Seal the open batch unless its deadline is near ``deadline``.
 
-        Near is what records lose, or gain, that join a batch while it lingers.
+        The tolerance is the time that a record loses or gains by joining a batch that lingers.
         """
         batch = queue.open
         if batch is not None and abs(batch.deadline - deadline) > self._open_for:
             self.seal(queue)
 
     def shorten(self, batch: ProducerBatch, deadline: float) -> bool:
-        """Have ``batch`` expire at ``deadline``, unless it does before; return whether it changed.
+        """Have ``batch`` expire at ``deadline`` if that is earlier; return whether it changed.
 
-        A record of it has waited already.
+        For a batch with a record that has already waited.
         """
         if deadline >= batch.deadline:
             return False
@@ -274,14 +275,14 @@ class Accumulator:
         return True
 
     def seal(self, queue: PartitionQueue) -> None:
-        """Close the open batch and have it sent."""
+        """Close the open batch and mark it as ready to be sent."""
         if queue.seal_open() is not None:
             self.budget.sealed += 1
             self.mark(queue)
             self.wake()
 
     def seal_all(self) -> list[ProducerBatch]:
-        """Seal every open batch (flush, close, no memory); return all that aren't settled."""
+        """Seal every open batch (flush, close, full memory); return all that aren't settled."""
         unsettled: list[ProducerBatch] = []
         for queue in self.busy:
             if queue.open is not None:
@@ -291,7 +292,7 @@ class Accumulator:
         return unsettled
 
     def batch_of(self, outcome: BatchOutcome) -> ProducerBatch | None:
-        """The unsettled batch behind ``outcome``; None if it is settled."""
+        """Return the unsettled batch of ``outcome``; None if it is settled."""
         queue = self.topics[outcome.topic].queues[outcome.partition]
         if queue is None:
             return None
@@ -303,14 +304,14 @@ class Accumulator:
                     return batch
         return None
 
-    # What may be sent.
+    # Ready queues.
 
     def mark(self, queue: PartitionQueue) -> None:
-        """Something changed for ``queue``: the sender should look at it."""
+        """Mark ``queue`` as ready: something changed, and the sender should check it."""
         self.ready.setdefault(queue.leader, {})[queue] = None
 
     def unmark(self, queue: PartitionQueue) -> None:
-        """Nothing can be sent for ``queue`` until something changes."""
+        """Unmark ``queue``: nothing can be sent for it until something changes."""
         queues = self.ready.get(queue.leader)
         if queues is not None and queue in queues:
             del queues[queue]
@@ -323,11 +324,11 @@ class Accumulator:
         self._retries.push(until, queue)
 
     def earliest_due(self) -> float:
-        """``process_deadlines`` has no work before that; then it may have been seen to already."""
+        """Return the time before which ``process_deadlines`` has no work; it may have none then."""
         return min(self._lingering.earliest, self._retries.earliest, self._deadlines.earliest)
 
     def process_deadlines(self, now: float) -> Iterator[ProducerBatch]:
-        """Mark what lingered or backed off long enough; yield each batch past its deadline."""
+        """Mark queues whose linger or back-off is over; yield each batch past its deadline."""
         while self._lingering.earliest <= now:
             if (lingered := self._lingering.pop_due(now)) is not None:
                 self._ripen(lingered, now)
@@ -339,7 +340,7 @@ class Accumulator:
                 yield batch
 
     def _ripen(self, batch: ProducerBatch, now: float) -> None:
-        """Have ``batch`` sent; while that isn't possible it takes more records, for a moment."""
+        """Mark ``batch`` when its linger is over; until it is sent it accepts records briefly."""
         until = batch.created + self._open_for
         if batch.linger_over or until <= now:
             self.seal(batch.queue)
@@ -349,7 +350,7 @@ class Accumulator:
             self.mark(batch.queue)
 
     def update_leaders(self, topic: TopicQueues) -> None:
-        """Leaders of ``topic`` may have changed: move its queues over."""
+        """Move the queues of ``topic`` to its current leaders."""
         for queue in topic.queues:
             if queue is not None:
                 leader, epoch = topic.leader_of(queue.index), topic.epoch_of(queue.index)
@@ -359,16 +360,16 @@ class Accumulator:
                     if not queue.idle:
                         self.mark(queue)
 
-    # The way out.
+    # Settled batches.
 
     def release(self, batch: ProducerBatch) -> None:
-        """``batch`` is settled: give its memory back, and have what is behind it sent."""
+        """Release the memory of ``batch``, which is settled, and mark the batches behind it."""
         queue, builder = batch.queue, batch.builder
         self.budget.give_back(batch)
         self._batches -= 1
-        room = len(self._spare) < self._most_spare
-        if builder is not None and room and not batch.compressing:
-            # Memory that was used a moment ago is warm, and nobody has to look for it.
+        keep = len(self._spare) < self._most_spare
+        if builder is not None and keep and not batch.compressing:
+            # Recently used memory is still in the caches, and needs no allocation.
             memory = builder.give_back()
             if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
                 self._spare.append(memory)
@@ -380,12 +381,12 @@ class Accumulator:
             self.mark(queue)
 
     def drop_spares(self) -> None:
-        """Keep no memory for other batches: there won't be any."""
+        """Free the memory that is kept for new batches: there won't be any."""
         self._most_spare = 0
         self._spare.clear()
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """``batch`` goes on as ``parts``, which share its memory, deadline and flushes."""
+        """Replace ``batch`` by ``parts``, which share its memory, deadline and flushes."""
         share = batch.reserved // len(parts)
         self._batches += len(parts)
         for part in parts:

@@ -1,10 +1,10 @@
-"""The way in: a user's record is checked, given a partition, and put into a batch or parked.
+"""Admission: check a record, choose its partition, and put it into a batch or have it wait.
 
-``Producer`` calls ``put`` for every record; the sender calls ``admit`` when memory was freed,
-``metadata_changed`` and ``expire``. Where a record can't go into a batch at once, it waits in a
-queue of the ``WaitingRecords``; as long as a queue concerns a record, it goes behind, so order is
-kept.
-Sans-IO: futures and times come in. It must not know about requests.
+``Producer`` calls ``put`` for records that need a decision; the sender calls ``admit`` when memory
+was freed, ``metadata_changed`` and ``expire``. A record that can't go into a batch at once waits in
+a queue of ``WaitingRecords``. While earlier records for its topic wait in a queue, a new one is
+queued behind them, so that order is kept.
+Sans-IO: futures and times are passed in. It must not know about requests.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
 _GRACE_FOR_NEW = 3 * UNKNOWN_TOPIC_GRACE
-"""Seconds for which brokers may say that they don't know a topic that they are to create."""
+"""Seconds for which brokers may report a topic as unknown while they auto-create it."""
 PARTITION_PATIENCE = 2 * UNKNOWN_TOPIC_GRACE
-"""Seconds that a record waits for a partition that its topic doesn't have, as far as is known."""
+"""Seconds that a record waits for a partition that its topic doesn't have by current metadata."""
 _FORGIVEN = 0.05
-"""Share of delivery_timeout up to which a wait for memory or metadata does not shorten it."""
+"""Share of delivery_timeout that a wait for memory or metadata may take without shortening it."""
 _SERVED_AT_ONCE = 1000
-"""WaitingRecord records that leave their line before others get their turn on the loop."""
+"""Waiting records that leave their queue before the sender yields to the event loop."""
 
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
@@ -69,15 +69,15 @@ logger = logging.getLogger("kclient.producer")
 
 
 class Admission:
-    """The way in of one producer.
+    """Admits the records of one producer.
 
     Attributes:
-        waiting_records: Who waits to get into a batch.
-        appender: Takes records that need none of what is here.
-        log: Where users are warned; the producer puts its own in place.
-        max_record: Bytes that the largest record may take.
-        max_block: Seconds that a call which waits may take; None is for ever.
-        partitioned: By a user's own partitioner.
+        waiting_records: Records that wait to be put into a batch.
+        appender: The fast path, for records that need no decision.
+        log: Logger for warnings; the producer replaces it by its own.
+        max_record: Bytes of the largest allowed record.
+        max_block: Seconds that a waiting call may take; None means no limit.
+        partitioned: True if the application supplies a partitioner.
     """
 
     def __init__(
@@ -106,14 +106,14 @@ class Admission:
         self._delivery_timeout = config.delivery_timeout
         self._forgiven = config.delivery_timeout * _FORGIVEN
         self._grace = _GRACE_FOR_NEW if config.allow_auto_create_topics else UNKNOWN_TOPIC_GRACE
-        self._unknown: set[str] = set()  # topics that were warned about
-        self._hopeless: dict[str, float] = {}  # which aren't there, and how long that was said
+        self._unknown: set[str] = set()  # topics that a warning was logged for
+        self._hopeless: dict[str, float] = {}  # missing topics, and for how long they were missing
         self._followed: Cluster | None = None
         self.max_block = config.max_block
-        self._shortened: dict[PartitionQueue, None] = {}  # by the time of records that waited
+        self._shortened: dict[PartitionQueue, None] = {}  # whose batch got an earlier deadline
         self.waiting_records.room_emptied = self._seal_shortened
 
-    # Records from the user.
+    # Records from the application.
 
     def put(
         self,
@@ -125,13 +125,15 @@ class Admission:
         timestamp: int | None,
         when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
-        """Take one record; see ``Producer.send`` for the arguments.
+        """Admit one record; see ``Producer.send`` for the arguments.
 
-        ``when_full`` may be what makes a future: the record then waits in line as ``enqueue`` does,
-        with that future as its ``WaitingRecord.waiter``: woken when it is in a batch, or given up.
+        ``when_full`` may be a function that creates a future: the record is then queued as by
+        ``enqueue``, with that future as its ``WaitingRecord.waiter``, which completes when the
+        record is in a batch or has failed.
 
         Raises:
-            SerializationFailed, InvalidArgument, RecordTooLarge, BufferFull: It was not taken.
+            SerializationFailed, InvalidArgument, RecordTooLarge, BufferFull: The record was not
+                accepted.
         """
         if self._value_serializer is not None:
             value = serialized(topic, "value", value, self._value_serializer)
@@ -168,10 +170,10 @@ class Admission:
         content: Content,
         when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
-        """``put`` of what is known to be right.
+        """Like ``put``, for arguments that are already checked.
 
         Raises:
-            InvalidArgument, BufferFull: It was not taken.
+            InvalidArgument, BufferFull: The record was not accepted.
         """
         if topic.__class__ is not str:
             topic = check_topic_name(topic)
@@ -186,7 +188,7 @@ class Admission:
         return self._hold(check_topic_name(topic), partition, content, when_full)
 
     def none_waiting(self, topic: str) -> bool:
-        """No line concerns a record for ``topic``."""
+        """True if no queue holds records that a new one for ``topic`` must wait behind."""
         if not self._accumulator.budget.waiting:
             return True
         return (
@@ -201,7 +203,7 @@ class Admission:
         content: Content,
         deadline: float | None = None,
     ) -> Delivery:
-        """Put a record into a batch; one that has waited into a batch that ends at ``deadline``."""
+        """Put a record into a batch; with ``deadline``, into one that expires near that time."""
         accumulator = self._accumulator
         _, key, _, _, size = content
         sticky = False
@@ -222,7 +224,7 @@ class Admission:
         if delivery is None:
             if sticky and topic.sticky.due():
                 if queue.open is not None:
-                    accumulator.seal(queue)  # it was full, and no more records come this way
+                    accumulator.seal(queue)  # it was full, and no more records will be added
                 queue = accumulator.queue(topic, topic.move_sticky())
                 if deadline is not None:
                     accumulator.separate(queue, deadline)
@@ -234,13 +236,13 @@ class Admission:
         return delivery
 
     def choose(self, topic: TopicQueues, key: bytes | None) -> int:
-        """What the user's partitioner says; -1 where there isn't one.
+        """Return the choice of the application's partitioner; -1 without one.
 
-        Without one, records with a key go where Java's producer would send them
-        (``record.murmur``), and the others by ``StickyPartitioner`` (uniform sticky, KIP-794).
+        Without one, records with a key go to the partition that Java's producer would choose
+        (``record.murmur``), the others to that of ``StickyPartitioner`` (uniform sticky, KIP-794).
 
         Raises:
-            InvalidArgument: It fails, or answers outside of the topic.
+            InvalidArgument: The partitioner fails, or returns no partition of the topic.
         """
         partitioner, count = self._partitioner, topic.count
         if partitioner is None:
@@ -267,7 +269,7 @@ class Admission:
         return chosen
 
     def too_large(self, topic: str, size: int) -> RecordTooLarge:
-        """The error for a record of ``size`` bytes, which is over ``max_record``."""
+        """Return the error for a record of ``size`` bytes, which is over ``max_record``."""
         return RecordTooLarge(
             f"a record for topic {topic!r} takes {size + BATCH_OVERHEAD:,} bytes with its batch, "
             f"allowed are {self.max_record + BATCH_OVERHEAD:,}",
@@ -286,45 +288,45 @@ class Admission:
     ) -> Delivery:
         known = self._known.get(topic)
         placeable = known is not None and (partition is None or partition < known.count)
-        for_room = placeable and not self.waiting_records.has_waiting(topic)
-        self._check_line(topic, content[4], for_room, when_full)
-        parked = WaitingRecord(self._host, self.waiting_records, topic, partition, content)
-        delivery = Delivery(parked, 0, content[0])
-        parked.delivery = delivery
+        for_memory = placeable and not self.waiting_records.has_waiting(topic)
+        self._check_line(topic, content[4], for_memory, when_full)
+        record = WaitingRecord(self._host, self.waiting_records, topic, partition, content)
+        delivery = Delivery(record, 0, content[0])
+        record.delivery = delivery
         now = self._clock.now()
         if isinstance(when_full, WhenFull):
-            parked.deadline = now + self._delivery_timeout
+            record.deadline = now + self._delivery_timeout
         else:
-            parked.waiter = when_full()
+            record.waiter = when_full()
             if self.max_block is not None:
-                parked.deadline = now + self.max_block
+                record.deadline = now + self.max_block
         planned = self.waiting_records.next_due()
-        if for_room:
-            self.waiting_records.wait_for_room(parked)
+        if for_memory:
+            self.waiting_records.wait_for_room(record)
         elif (
             known is not None
             and partition is not None
             and not self.waiting_records.has_waiting(topic)
         ):
-            self._wait_for_partition(parked, partition)
+            self._wait_for_partition(record, partition)
         else:
-            self.waiting_records.wait_for_topic(parked, now)
+            self.waiting_records.wait_for_topic(record, now)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
-        if for_room or parked.deadline < (math.inf if planned is None else planned):
-            self._accumulator.wake()  # to make room; or the sender sleeps until a later time
+        if for_memory or record.deadline < (math.inf if planned is None else planned):
+            self._accumulator.wake()  # to free memory; or the sender would sleep for too long
         return delivery
 
     def _check_line(
         self,
         topic: str,
         size: int,
-        for_room: bool,
+        for_memory: bool,
         when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> None:
         if not isinstance(when_full, WhenFull):
             return
-        if not for_room:
+        if not for_memory:
             self.waiting_records.check_topic_line(topic, size, self._accumulator.budget.used)
         elif when_full is WhenFull.QUEUE:
             self.waiting_records.check_room_line(size, self._memory_words())
@@ -342,7 +344,7 @@ class Admission:
         )
 
     def _learn_or_ask(self, topic: str, view: Cluster, *, known_now: bool) -> None:
-        """Use what the view has about ``topic`` already, else have it fetched."""
+        """Use the metadata of ``topic`` if the view has it, else request an update."""
         if known_now and view.partition_count(topic):
             self._learn(topic, view)
             self._serve_line(topic, view)
@@ -350,12 +352,12 @@ class Admission:
         if not known_now or self.waiting_records.has_waiting(topic):
             self._metadata.request_update(topic)
 
-    def _wait_for_partition(self, parked: WaitingRecord, partition: int) -> None:
+    def _wait_for_partition(self, record: WaitingRecord, partition: int) -> None:
         """Have a record wait for ``partition``: its topic may have grown since the last refresh."""
         self.waiting_records.wait_for_partition(
-            parked, partition, self._clock.now() + PARTITION_PATIENCE
+            record, partition, self._clock.now() + PARTITION_PATIENCE
         )
-        self._ask_again(parked.topic)
+        self._ask_again(record.topic)
         self._accumulator.wake()  # the sender may sleep until a later time
 
     def _ask_again(self, topic: str) -> None:
@@ -363,51 +365,51 @@ class Admission:
         self._metadata.request_update(topic)
 
     def admit(self) -> None:
-        """Put parked records into batches, as far as there is room, in their order."""
+        """Put waiting records into batches, in order, as far as memory is available."""
         flushed: dict[PartitionQueue, None] = {}
         left = _SERVED_AT_ONCE
-        while (parked := self.waiting_records.next_for_memory()) is not None:
-            if self._accumulator.budget.used + parked.size > self._limit:
+        while (record := self.waiting_records.next_for_memory()) is not None:
+            if self._accumulator.budget.used + record.size > self._limit:
                 break
             if left == 0:
-                self._accumulator.wake()  # the sender asks again when others had their turn
+                self._accumulator.wake()  # the sender calls again after a yield to the loop
                 break
             left -= 1
-            self._admit(parked, flushed)
+            self._admit(record, flushed)
         for queue in flushed:
             self._accumulator.seal(queue)
 
-    def _admit(self, parked: WaitingRecord, flushed: dict[PartitionQueue, None]) -> None:
-        topic = self._known[parked.topic]
+    def _admit(self, record: WaitingRecord, flushed: dict[PartitionQueue, None]) -> None:
+        topic = self._known[record.topic]
         deadline = self._clock.now() + self._delivery_timeout
-        # max_block bounds the wait of enqueue; a short wait of send is not counted, so that records
-        # of the two, which alternate while memory is full, share batches.
-        if parked.waiter is None and deadline - parked.deadline > self._forgiven:
-            deadline = parked.deadline
+        # max_block bounds the wait of enqueue; a short wait of send does not count, so that records
+        # of both methods, which alternate while memory is full, share batches.
+        if record.waiter is None and deadline - record.deadline > self._forgiven:
+            deadline = record.deadline
         try:
-            delivery = self._place(topic, parked.wanted, parked.content, deadline)
+            delivery = self._place(topic, record.wanted, record.content, deadline)
         except KafkaError as error:
-            parked.refused(error)
+            record.refused(error)
             return
         batch = self._accumulator.batch_of(delivery._outcome)
         if batch is not None:
             if self._accumulator.shorten(batch, deadline):
                 self._shortened[batch.queue] = None
-            for wait in parked.flushes or ():
+            for wait in record.flushes or ():
                 batch.watch(wait)
-                wait.pending -= 1  # the batch is what it waits for now
+                wait.pending -= 1  # from now on it waits for the batch
                 if wait.urgent:
                     flushed[batch.queue] = None
-        parked.admitted(delivery)
+        record.admitted(delivery)
 
     def _seal_shortened(self) -> None:
-        """No record waits for room any more: those that come now have all of their time."""
+        """Seal shortened batches: no record waits for memory, so new ones get a full timeout."""
         shortened, self._shortened = self._shortened, {}
         for queue in shortened:
             self._accumulator.separate(queue, self._clock.now() + self._delivery_timeout)
 
     def metadata_changed(self, view: Cluster) -> None:
-        """Take over partitions and leaders; serve who waited for that."""
+        """Apply new partitions and leaders; admit the records that waited for them."""
         before, self._followed = self._followed, view
         for name in list(self._known):
             if name not in view.topics:
@@ -437,36 +439,36 @@ class Admission:
         self._accumulator.update_leaders(topic)
 
     def _retire(self, name: str) -> None:
-        """``name`` was unused for ``metadata_max_idle``: its next record waits for metadata."""
-        if any(parked.topic == name for parked in self.waiting_records.all_waiting()):
+        """Forget ``name``, unused for ``metadata_max_idle``; its next record awaits metadata."""
+        if any(record.topic == name for record in self.waiting_records.all_waiting()):
             return
         if self._accumulator.retire(name):
             self.appender.topics.pop(name, None)
 
     def _serve_line(self, name: str, view: Cluster) -> None:
-        """Move the line of a topic on, if the view knows enough."""
+        """Admit or fail the records that wait for a topic, if its metadata suffices for that."""
         known = self._known.get(name)
         code = view.topic_error(name)
         if known is None:
             if code in _FATAL_TOPIC_ERRORS:
-                for parked in self.waiting_records.waiting_for(name):
-                    parked.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
+                for record in self.waiting_records.waiting_for(name):
+                    record.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
             elif self._metadata.confirmed_unknown(
                 name, self.waiting_records.waiting_since(name), self._grace
             ):
                 self._hopeless[name] = self._clock.now() - self.waiting_records.waiting_since(name)
-                self._accumulator.wake()  # the sender has them given up
+                self._accumulator.wake()  # the sender will have them failed
             else:
                 self._ask_again(name)
                 self._warn_of_unknown(name, code)
             return
-        for parked in self.waiting_records.waiting_for(name):
-            if parked.wanted is not None and parked.wanted >= known.count:
-                self._wait_for_partition(parked, parked.wanted)
+        for record in self.waiting_records.waiting_for(name):
+            if record.wanted is not None and record.wanted >= known.count:
+                self._wait_for_partition(record, record.wanted)
         self.waiting_records.topic_known(name)
 
     def _warn_of_unknown(self, name: str, code: int) -> None:
-        """Say once that records wait for a topic that the brokers don't know."""
+        """Log a warning, once per topic, that records wait for a topic unknown to the brokers."""
         if code == UnknownTopicOrPartition.code and name not in self._unknown:
             self._unknown.add(name)
             self.log.warning(
@@ -476,24 +478,24 @@ class Admission:
                 min(2 * self._grace, self._delivery_timeout),
             )
 
-    # Time.
+    # Expiry.
 
     def expire(self, now: float) -> None:
-        """Give up parked records whose time is over, some at once and the others soon."""
+        """Fail waiting records past their deadline, a limited number of them per call."""
         left = _SERVED_AT_ONCE - self._refuse_hopeless(_SERVED_AT_ONCE)
         for _ in range(left):
-            parked = self.waiting_records.pop_due(now)
-            if parked is None:
+            record = self.waiting_records.pop_due(now)
+            if record is None:
                 return
-            parked.refused(self._overdue(parked))
-        self._accumulator.wake()  # the sender asks again when others had their turn
+            record.refused(self._overdue(record))
+        self._accumulator.wake()  # the sender calls again after a yield to the loop
 
     def _refuse_hopeless(self, most: int) -> int:
-        """Give up who waits for a topic that there isn't. Whoever comes later waits as long."""
+        """Fail records that wait for a missing topic; return how many. Later ones wait as long."""
         refused = 0
         for name, waited in list(self._hopeless.items()):
-            for parked in self.waiting_records.waiting_for(name, most - refused):
-                parked.refused(
+            for record in self.waiting_records.waiting_for(name, most - refused):
+                record.refused(
                     broker_error(
                         UnknownTopicOrPartition.code,
                         f"topic {name} doesn't exist: brokers have said so for {waited:.1f} s",
@@ -506,20 +508,20 @@ class Admission:
                 del self._hopeless[name]
         return refused
 
-    def _overdue(self, parked: WaitingRecord) -> KafkaError:
-        enqueued = parked.waiter is not None
+    def _overdue(self, record: WaitingRecord) -> KafkaError:
+        enqueued = record.waiter is not None
         setting = (
             f"max_block={self.max_block:g} s"
             if enqueued and self.max_block is not None
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
-        if self.waiting_records.awaits_partition(parked):
-            if self._clock.now() < parked.deadline:
+        if self.waiting_records.awaits_partition(record):
+            if self._clock.now() < record.deadline:
                 setting = f"{PARTITION_PATIENCE:g} s"
-            count = self._known[parked.topic].count
-            return unknown_partition(parked.topic, parked.wanted, count, setting)
-        if parked.line is not None and self.waiting_records.has_waiting(parked.topic):
-            return self._topic_missing(parked, setting)
+            count = self._known[record.topic].count
+            return unknown_partition(record.topic, record.wanted, count, setting)
+        if record.line is not None and self.waiting_records.has_waiting(record.topic):
+            return self._topic_missing(record, setting)
         if enqueued:
             return BufferFull(
                 f"no room within {setting}: {self._memory_words()}",
@@ -527,13 +529,13 @@ class Admission:
                 maybe_written=False,
             )
         return DeliveryTimedOut(
-            f"a record for topic {parked.topic} found no room within {setting}: "
+            f"a record for topic {record.topic} found no room within {setting}: "
             f"{self._memory_words()}",
             maybe_written=False,
         )
 
-    def _topic_missing(self, parked: WaitingRecord, setting: str) -> KafkaError:
-        name = parked.topic
+    def _topic_missing(self, record: WaitingRecord, setting: str) -> KafkaError:
+        name = record.topic
         code = self._metadata.view.topic_error(name)
         if code == UnknownTopicOrPartition.code:
             return broker_error(
@@ -549,10 +551,10 @@ class Admission:
             maybe_written=False,
         )
 
-    def _waits_for(self, parked: WaitingRecord) -> str:
-        name = parked.topic
-        if self.waiting_records.awaits_partition(parked):
-            return f"topic {name} has no partition {parked.wanted} as far as is known"
+    def _waits_for(self, record: WaitingRecord) -> str:
+        name = record.topic
+        if self.waiting_records.awaits_partition(record):
+            return f"topic {name} has no partition {record.wanted} as far as is known"
         if not self.waiting_records.has_waiting(name):
             return f"a record for topic {name} found no room: {self._memory_words()}"
         code = self._metadata.view.topic_error(name)
@@ -563,20 +565,20 @@ class Admission:
     def fail_waiting(
         self, error: KafkaError, *, enqueued_only: bool = False
     ) -> Generator[None, None, None]:
-        """Give up whoever waits in a line now (close), one per step."""
-        for parked in self.waiting_records.all_waiting():
-            # Between two steps it may have left.
-            if parked.line is not None and (parked.waiter is not None or not enqueued_only):
+        """Fail all records that wait in a queue now (close), one per step."""
+        for record in self.waiting_records.all_waiting():
+            # Between two steps it may have left its queue.
+            if record.line is not None and (record.waiter is not None or not enqueued_only):
                 own = copy.copy(error)
                 own.__cause__ = error.__cause__
-                own.message = f"{error.message}; {self._waits_for(parked)}"
-                own.maybe_written = False  # it was in no batch, whatever became of others
-                parked.refused(own)
+                own.message = f"{error.message}; {self._waits_for(record)}"
+                own.maybe_written = False  # it was in no batch, unlike other records
+                record.refused(own)
                 yield
 
 
 def unknown_partition(topic: str, partition: object, count: int, setting: str) -> MetadataTimedOut:
-    """The error for a record or row that waited in vain for ``partition``, of ``count`` known."""
+    """Return the error for a record or row that waited in vain for ``partition`` to appear."""
     return MetadataTimedOut(
         f"partition {partition} of topic {topic} did not come to exist within {setting}: the topic "
         f"has {count}, 0 to {count - 1}",

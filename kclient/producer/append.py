@@ -1,12 +1,12 @@
-"""The quick way in: takes records that need no decision, with next to no work for each.
+"""The fast path: appends records that need no decision, with next to no work for each.
 
-One source, two builds: compiled as ``_append_c`` with the C types of ``_append_c.pxd``; others take
-the classes from ``kclient.producer._compiled``. ``Producer`` inherits ``SendMethods``, which ask
-``RecordAppender.take`` first, without a frame of Python between user and batch; ``send_many`` asks
-``take_many``. Whatever isn't plain (an unknown topic, no open batch or a full one, no room in
-memory, somebody in line, a value to be serialized, anything wrong) is left to the intake, which
-can do all of it; so nothing is refused here, only not taken. Sans-IO. It must not raise errors of
-its own, and must not know about requests.
+One source, two builds: compiled as ``_append_c`` with the C types of ``_append_c.pxd``; other
+modules import the classes from ``kclient.producer._compiled``. ``Producer`` inherits
+``SendMethods``, which call ``RecordAppender.take`` first, with no Python frame between the caller
+and the batch; ``send_many`` calls ``take_many``. Any other record (an unknown topic, no open batch
+or a full one, full memory, records that wait, a value to be serialized, an invalid argument) is
+left to admission, which handles all cases; so nothing is rejected here, only not taken. Sans-IO. It
+must not raise errors of its own, and must not know about requests.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _HEADER_BOUND = HEADER_OVERHEAD
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _SCATTERED = 64
-"""With so many partitions what a record with a key will write to is in no cache of the processor's:
-the compiled build has it fetched ahead, for a block of records together where there is one."""
+"""Partitions from which on the memory that a keyed record is written to is in no processor cache:
+the compiled build prefetches it, for a whole block of records where there is one."""
 _NOBODY: Any = object()
 _forks = 0
 END: Any = object()
-"""What ``take_many`` leaves over when there is nothing more."""
+"""Returned by ``take_many`` in place of a record when the source is exhausted."""
 DUE: Any = object()
-"""What it leaves over when it is time to let others run."""
+"""Returned by ``take_many`` in place of a record when it is time to yield to the loop."""
 
 
 def _count_fork() -> None:
@@ -77,15 +77,15 @@ if hasattr(os, "register_at_fork"):
 @cython.final
 @cython.cclass
 class MemoryBudget:
-    """What one producer holds, in numbers that every record changes or asks for.
+    """Counters of one producer that every record updates or reads.
 
     Attributes:
         used: Bytes of records that aren't settled, and of batches where those are very many; only
             ``take`` and ``give_back`` change it.
         limit: ``buffer_memory``.
-        waiting: Records that stand in a line.
+        waiting: Records that wait in a queue.
         sealed: Batches sealed so far.
-        per_turn: After how many of them who appends lets others run.
+        per_turn: Sealed batches after which an appending loop yields.
     """
 
     __slots__ = ("limit", "per_turn", "sealed", "used", "waiting")
@@ -98,12 +98,12 @@ class MemoryBudget:
         self.per_turn = per_turn
 
     def take(self, batch: ProducerBatch, size: int) -> None:
-        """Have ``batch`` hold ``size`` bytes more."""
+        """Reserve ``size`` more bytes for ``batch``."""
         batch.reserved += size
         self.used += size
 
     def give_back(self, batch: ProducerBatch) -> None:
-        """Have ``batch``, which is settled, hold nothing any more."""
+        """Release all that ``batch``, which is settled, has reserved."""
         self.used -= batch.reserved
         batch.reserved = 0
 
@@ -111,16 +111,16 @@ class MemoryBudget:
 @cython.final
 @cython.cclass
 class StickyPartitioner:
-    """The partition that records without a key go to for now (uniform sticky, KIP-794).
+    """The current partition for records without a key (uniform sticky, KIP-794).
 
-    They stay on one for about a batch's worth of bytes, then move on at random, so that batches
-    fill and load evens out; of two random candidates the one with fewer waiting batches is taken,
-    which steers round a slow broker.
+    They stay on one partition for about a batch's worth of bytes, then move to a random one, so
+    that batches fill and load evens out. Of two random candidates the one with fewer waiting
+    batches is chosen, which avoids slow brokers.
 
     Args:
-        switch_bytes: Move on after about so many bytes (the batch size).
+        switch_bytes: Move on after about this many bytes (the batch size).
         rng: Source of the choices.
-        backlog: Waiting batches of a partition, by index.
+        backlog: Returns the number of waiting batches of a partition, by index.
     """
 
     __slots__ = ("_backlog", "_left", "_rng", "_switch_bytes", "current")
@@ -135,23 +135,23 @@ class StickyPartitioner:
         self._backlog = backlog
 
     def ready(self, more: int) -> int:
-        """The current partition; -1 where another one is to be chosen before anything is added.
+        """Return the current partition; -1 if another must be chosen before anything is added.
 
-        It is where, with ``more`` bytes, the current one had so much more than its share that the
-        batch doesn't matter any more.
+        That is so if, with ``more`` bytes, the current one exceeds its share by so much that the
+        move must not wait for a complete batch.
         """
         return -1 if self._left - more <= -self._switch_bytes else self.current
 
     def due(self) -> bool:
-        """The current partition had its share: move on when its batch is complete."""
+        """True if the current partition had its share: move on when its batch is complete."""
         return self._left <= 0
 
     def note(self, size: int) -> None:
-        """``size`` bytes were added to the current partition."""
+        """Count ``size`` bytes that were added to the current partition."""
         self._left -= size
 
     def move(self, available: Sequence[int], partition_count: int) -> int:
-        """Choose anew among ``available``, the partitions with a leader; all if there are none."""
+        """Choose among ``available``, the partitions with a leader; among all if it is empty."""
         self._left = self._switch_bytes
         if available:
             first = available[self._pick(len(available))]
@@ -169,13 +169,12 @@ class StickyPartitioner:
 @cython.final
 @cython.cclass
 class TopicState:
-    """One topic as the quick way sees it.
+    """One topic as the fast path sees it.
 
     Attributes:
         count: Partitions.
-        batches: By partition: the one that takes records, the only place that says which it is;
-            None without one.
-        sticky: Where records without a key go.
+        batches: The open batch of each partition, None without one; stored nowhere else.
+        sticky: Chooses partitions for records without a key.
     """
 
     __slots__ = ("batches", "count", "sticky")
@@ -189,12 +188,12 @@ class TopicState:
 @cython.final
 @cython.cclass
 class YieldTimer:
-    """When a user's loop that writes has to let others run. ``turns`` says why.
+    """Decides when a loop that appends records must yield to the event loop; see ``send_many``.
 
     Args:
-        budget: Tells of sealed batches.
-        effort: Seconds of work, by some clock.
-        length: Seconds after which it is time.
+        budget: Counts sealed batches.
+        effort: Clock that returns seconds of work.
+        length: Seconds after which a yield is due.
     """
 
     __slots__ = ("_budget", "_effort", "_length", "_real", "_sealed", "_until")
@@ -202,7 +201,7 @@ class YieldTimer:
     def __init__(self, budget: MemoryBudget, effort: Callable[[], float], length: float) -> None:
         self._budget = budget
         self._effort = effort
-        # As with RecordAppender's clock: the machine's own is read by the compiled build.
+        # As for RecordAppender's clock: the compiled build reads the system's clock itself.
         self._real = (
             cython.compiled
             and effort is time.monotonic
@@ -216,7 +215,7 @@ class YieldTimer:
         self.begin()
 
     def due(self) -> bool:
-        """Whether it is time for one."""
+        """Return whether a yield is due."""
         budget = self._budget
         sealed = budget.sealed - self._sealed
         if sealed and (sealed >= budget.per_turn or budget.used > budget.limit >> 1):
@@ -224,11 +223,11 @@ class YieldTimer:
         return self._now() >= self._until
 
     def note(self) -> None:
-        """One is about to be taken: batches that are sealed meanwhile call for another."""
+        """Note that a yield begins: batches that are sealed during it make the next one due."""
         self._sealed = self._budget.sealed
 
     def begin(self) -> None:
-        """One was taken."""
+        """Note that a yield has ended."""
         self._until = self._now() + self._length
 
     def _now(self) -> float:
@@ -241,14 +240,14 @@ class YieldTimer:
 @cython.final
 @cython.cclass
 class RecordAppender:
-    """The quick way into one producer.
+    """The fast path of one producer.
 
     Args:
-        budget: Its numbers.
+        budget: The producer's counters.
         max_record: Bytes of the largest record that is allowed, overhead included.
 
     Attributes:
-        topics: The topics that it knows, by name.
+        topics: The known topics, by name.
     """
 
     __slots__ = (
@@ -273,26 +272,26 @@ class RecordAppender:
         self._real = False
 
     def open(self, loop: Any, wall_ns: Callable[[], int]) -> None:
-        """Take records from now on, those that come from within ``loop``."""
+        """Accept records from now on, but only from within ``loop``."""
         self._home = loop
         self._mark = _NOBODY
         self._wall_ns = wall_ns
-        # Nobody has put another in place of time.time_ns: the compiled build reads it by itself,
-        # which is a fifth of what taking a record costs.
+        # If time.time_ns is not replaced, the compiled build reads the clock itself: calling it
+        # would be a fifth of the cost of a record.
         self._real = cython.compiled and isinstance(wall_ns, BuiltinFunctionType)
 
     def close(self) -> None:
-        """Take none any more."""
+        """Accept no more records."""
         self._home = self._mark = _NOBODY
 
     def take(
         self, topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp: Any
     ) -> Delivery | None:
-        """Put a record into the open batch of its partition; None if there is more to it."""
+        """Put a record into the open batch of its partition; None if it is left to admission."""
         if not self._is_here():
             return None
-        # What follows is written out here and, but for the clock, in take_many: in the pure build
-        # each call of a helper costs as much as what it does.
+        # The following is inlined here and, except for the clock, in take_many: in the pure build
+        # the call of a helper costs as much as its body.
         topic_state = self.topics.get(topic) if type(topic) is str else None
         if topic_state is None:
             return None
@@ -307,7 +306,7 @@ class RecordAppender:
                 return None
             part = key
             size += len(part)
-        # First, as a clock may be anybody's code: from the choice on nothing else may run.
+        # First, as the clock may be foreign code: none may run between the choice and the append.
         if timestamp is None:
             if self._real:
                 when = real_ms()
@@ -343,7 +342,7 @@ class RecordAppender:
         return delivery
 
     def feed(self, records: Iterator[Any]) -> RecordSource:
-        """What ``take_many`` takes them from."""
+        """Wrap ``records`` into a source for ``take_many``."""
         return RecordSource(records, self._max_record - _OVERHEAD)
 
     def take_many(
@@ -351,11 +350,11 @@ class RecordAppender:
     ) -> tuple[int, Any]:
         """Put values and (key, value) tuples into batches that ``watcher`` watches.
 
-        The clock is read once for what is left of a block.
+        The clock is read once for the rest of a block.
 
         Returns:
-            How many were taken, and the record that wasn't, which is for the intake; in its place
-            ``DUE`` when it is time for a turn, and ``END`` when ``feed`` has no more.
+            How many records were taken, and the first that was not, which is left to admission; or
+            in its place ``DUE`` when a yield is due, and ``END`` when ``feed`` is exhausted.
         """
         taken = 0
         most = 1
@@ -418,13 +417,13 @@ class RecordAppender:
     def _take_bare(
         self, topic_state: TopicState, feed: RecordSource, when: int, watcher: object
     ) -> int:
-        """The values without keys that a block begins with, as far as it goes without a decision.
+        """Append the keyless values at the start of a block, as long as none needs a decision.
 
         Returns:
-            How many were taken. Each of the others is to be looked at.
+            How many were taken. Each of the others must be checked.
         """
         budget = self._budget
-        # With room for all of them, none can be the one for which there is a decision to make.
+        # If memory suffices for all of them, no single one can need a decision.
         size = feed.bare_bytes + _OVERHEAD * feed.bare
         index = topic_state.sticky.ready(size)
         if budget.waiting != 0 or budget.used + size > budget.limit or index < 0:
@@ -439,18 +438,18 @@ class RecordAppender:
         return count
 
     def _now_ms(self) -> int:
-        """Milliseconds of the wall clock, or of the one that stands in for it."""
+        """Return the milliseconds of the wall clock, or of its replacement."""
         if self._real:
             return real_ms()
         now: int = self._wall_ns()
         return now // 1_000_000
 
     def _is_here(self) -> bool:
-        """Whether this is the loop, thread and process that records are taken from.
+        """Return whether this is the loop, thread and process that records are accepted from.
 
-        CPython's own record of the running loop is per thread and void after a fork; but up to 3.11
-        asking for it costs a system call. It is a new object whenever a loop begins to run, so once
-        it was asked, seeing the same object is enough as long as there was no fork.
+        CPython keeps the running loop per thread and drops it after a fork; but up to 3.11 reading
+        it costs a system call. What it keeps is a new object whenever a loop starts to run, so
+        after one read it suffices to see the same object, as long as there was no fork.
         """
         mark: Any = None
         if cython.compiled:
@@ -464,12 +463,12 @@ class RecordAppender:
         return True
 
     def _encoded(self, headers: Any, size: int) -> bytes | None:
-        """Plain headers as they are on the wire; ``size`` is that of the record without them."""
+        """Encode plain headers for the wire; ``size`` is that of the record without them."""
         if not _are_plain(headers):
             return None
         encoded: bytes = encode_headers(headers)
         if size + len(encoded) + _HEADER_BOUND * len(headers) > self._max_record:
-            return None  # the intake knows whether it is too large, by the longest encoding
+            return None  # admission decides whether it is too large, by the longest encoding
         return encoded
 
     def _choose(
@@ -480,14 +479,14 @@ class RecordAppender:
         size: int,
         feed: RecordSource | None,
     ) -> ProducerBatch | None:
-        """The open batch for a record, of ``feed`` if it is of one; None without one or room."""
+        """Return the open batch for a record, from ``feed`` if given; None without one."""
         budget = self._budget
         if budget.waiting != 0 or size > self._max_record or budget.used + size > budget.limit:
             return None
         if partition is None:
             if key is None:
                 sticky = topic_state.sticky
-                index = sticky.current  # as ``ready`` says, without a call
+                index = sticky.current  # ``ready``, inlined
                 if index < 0 or sticky._left <= -sticky._switch_bytes:
                     return None
             else:
@@ -512,22 +511,22 @@ class RecordAppender:
 
 
 class WhenFull(enum.Enum):
-    """What becomes of a record that doesn't fit, by the door that it came in at."""
+    """What happens to a record that doesn't fit into memory, by the method that was called."""
 
-    QUEUE = "park it, as send does"
+    QUEUE = "queue it, as send does"
     RAISE = "raise BufferFull, as enqueue_nowait does"
 
 
 @cython.cclass
 class SendMethods:
-    """``send`` and ``enqueue_nowait`` of a producer; what isn't for ``RecordAppender`` is admitted.
+    """``send`` and ``enqueue_nowait`` of a producer: ``RecordAppender`` first, then admission.
 
-    Keyword-only arguments alone cost a Python function as much as all of ``take``.
+    Compiled, as keyword-only arguments alone cost a Python function as much as all of ``take``.
 
     Attributes:
-        _appender: Takes what needs no decision.
-        _check: Raises where the producer can't be used.
-        _put: Takes what does; see ``Admission.put``.
+        _appender: Takes records that need no decision.
+        _check: Raises if the producer can't be used.
+        _put: Takes all other records; see ``Admission.put``.
     """
 
     _appender: RecordAppender
@@ -544,37 +543,40 @@ class SendMethods:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Take one record and return its ``Delivery`` at once; await that for the outcome.
+        """Send one record: return its ``Delivery`` at once; await that for the outcome.
 
-        A plain method: it never suspends, makes no task, and ``asyncio.gather(*(producer.send(...)
-        for ...))`` costs little. Where there is no room in ``buffer_memory``, the record is parked
-        in a strict FIFO of up to ``max_parked`` records and a quarter of ``buffer_memory``; where
-        the topic's metadata isn't here yet, in one as long as memory has room for it.
+        A plain method: it never suspends, creates no task, and
+        ``asyncio.gather(*(producer.send(...) for ...))`` costs little. When ``buffer_memory`` is
+        full, the record waits in a strict FIFO queue of up to ``max_parked`` records and a quarter
+        of ``buffer_memory``; when the topic's metadata is not available yet, in a queue that is
+        bounded by ``buffer_memory`` alone.
 
         Args:
-            topic: Where to.
-            value: What ``value_serializer`` takes, else bytes-like; None writes a tombstone.
-            key: What ``key_serializer`` takes, else bytes-like. Records of one key go to one
-                partition, and stay in order.
+            topic: Topic to write to.
+            value: An argument for ``value_serializer``, else bytes-like; None writes a tombstone.
+            key: An argument for ``key_serializer``, else bytes-like. Records with the same key go
+                to the same partition, and stay in order.
             headers: (name, value) pairs or a mapping; values are bytes-like or None.
-            partition: Where to exactly; None lets the partitioner choose.
+            partition: Partition to write to; None lets the partitioner choose.
             timestamp: Int milliseconds since the epoch; None means now.
 
         Returns:
-            The delivery: ``await`` gives RecordMetadata, or raises why it was not delivered within
-            ``delivery_timeout`` (DeliveryTimedOut, a BrokerError ...). ``maybe_written`` of that
-            error says whether the record may be in the log all the same. For a topic that was
-            never there it raises UnknownTopicOrPartition once brokers have said so for 5 s, or for
-            10 s where only one of several can be asked; three times as long with
-            ``allow_auto_create_topics``. For a topic that was deleted after this producer wrote to
-            it, the record waits for ``delivery_timeout``; for a ``partition`` that the topic
-            doesn't have, for 10 s at most (then MetadataTimedOut), as it may be added.
+            The delivery: awaiting it returns RecordMetadata, or raises the reason why the record
+            was not delivered within ``delivery_timeout`` (DeliveryTimedOut, a BrokerError ...).
+            ``maybe_written`` of that error is True if the record may nevertheless be in the log.
+            For a topic that has never existed it raises UnknownTopicOrPartition once brokers have
+            reported it as unknown for 5 s, or for 10 s if only one of several can be asked; three
+            times as long with ``allow_auto_create_topics``. For a topic that was deleted after this
+            producer wrote to it, the record waits for ``delivery_timeout``; for a ``partition``
+            that the topic doesn't have, for 10 s at most (then MetadataTimedOut), as it may be
+            added.
 
         Raises:
             SerializationFailed: Key, value or headers are of a type that can't be sent.
             RecordTooLarge: Larger than ``max_request_size`` or ``buffer_memory``.
-            InvalidArgument: No topic can have that name, or another argument is no good.
-            BufferFull: Too much is parked already; ``await producer.enqueue(...)`` waits instead.
+            InvalidArgument: The topic name is invalid, or another argument is.
+            BufferFull: Too many records wait already; ``await producer.enqueue(...)`` waits
+                instead.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Example::
@@ -598,15 +600,15 @@ class SendMethods:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """``send`` that raises BufferFull as soon as memory is full, instead of parking.
+        """Like ``send``, but raise BufferFull as soon as memory is full instead of queueing.
 
-        Records for a topic whose metadata isn't here yet are parked as in ``send``.
+        Records for a topic whose metadata is not available yet wait in a queue as in ``send``.
 
         Args:
             topic, value, key, headers, partition, timestamp: As in ``send``.
 
         Raises:
-            BufferFull: No room in ``buffer_memory``; nothing was taken.
+            BufferFull: ``buffer_memory`` is full; the record was not accepted.
             SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
@@ -622,12 +624,12 @@ class SendMethods:
 
 
 def _is_plain(part: Any) -> bool:
-    """A key or value that needs no conversion."""
+    """True for a key or value that needs no conversion."""
     return part is None or type(part) is bytes
 
 
 def _are_plain(headers: Any) -> bool:
-    """Headers that need no conversion: a list or tuple of (str, bytes or None) tuples."""
+    """True for headers that need no conversion: a list or tuple of (str, bytes or None) tuples."""
     if type(headers) is not list and type(headers) is not tuple:
         return False
     for entry in headers:

@@ -1,9 +1,9 @@
-"""Rows of Arrow columns into open batches: the part of ``send_arrow`` that every row passes.
+"""Append rows of Arrow columns to open batches: the fast path of ``send_arrow``.
 
 One source, two builds: compiled as ``_arrow_append_c`` with the C types of ``_arrow_append_c.pxd``;
-``arrow_send`` takes ``append_rows`` from ``_compiled``. What needs a decision (no open batch or
-a full one, one that somebody else added to, no room in memory) is left to ``arrow_send``, so
-nothing is refused here, only not taken. Sans-IO.
+``arrow_send`` imports ``append_rows`` from ``_compiled``. A row that needs a decision (no open
+batch, a full one, or one that another call has added to; full memory) is left to ``arrow_send``, so
+nothing is rejected here, only not taken. Sans-IO.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if not cython.compiled:  # else the .pxd has them
     from kclient.record.arrow_rows import ArrowRows
 
 _BYTES_AT_ONCE = 4 * 1024 * 1024
-"""Bytes of rows after which others may want a turn."""
+"""Bytes of rows after which it returns, so that the caller can yield to the loop."""
 
 
 def append_rows(
@@ -40,15 +40,15 @@ def append_rows(
     Args:
         rows: A slice of rows.
         row: The first to add.
-        last: Where to end; ``targets`` says nothing of rows from there on.
+        last: The end; ``targets`` has no partitions for rows from there on.
         topic_state: The topic.
-        budget: The producer's numbers.
-        targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
-            noted there.
+        budget: The producer's memory budget and counters.
+        targets: An array of int32: the partition of each row, -1 for any; the chosen partition is
+            then stored there.
         nexts: An array of int64: the index in its open batch that the next row of a partition
-            gets, unless others have added to it.
-        watcher: Who watches the batches.
-        now: Milliseconds for rows that have no time.
+            gets, unless another call has added to it.
+        watcher: The call that watches the batches.
+        now: Timestamp in milliseconds for rows that have none.
 
     Returns:
         The first row that was not added; ``last`` if all were.

@@ -1,10 +1,10 @@
 """``send_arrow``: rows of Arrow data, checked first, then put into batches without an object each.
 
-A run of its own per call; the producer makes it. ``arrow_source`` gives slices of rows,
+One ``ArrowSend`` per call, created by the producer. ``arrow_source`` provides slices of rows,
 ``append_rows`` (compiled) adds them to open batches, and ``admission`` takes the rows that need a
-decision: the first
-of a batch, one that has to wait for room or for metadata. Which row went where is remembered by
-``arrow_sent_rows`` until it is acknowledged, so that a failure can name its rows.
+decision: the first one of a batch, or one that must wait for memory or metadata.
+``arrow_sent_rows`` records which row went to which batch until it is acknowledged, so that a
+failure can name its rows.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from kclient.record.arrow_rows import ArrowRows
 
 _TOLD = 100
-"""Rows that an error lists."""
+"""Most rows that an error lists."""
 _SHOWN = 3
-"""Rows that its text shows."""
+"""Most rows in the text of an error."""
 _NAME_SHOWN = 50
-"""Bytes of a header's name, likewise."""
+"""Most bytes of a header's name in the text of an error."""
 _FOREVER = 1e9
-"""Seconds, where ``max_block`` is None."""
+"""Seconds that stand for no limit, if ``max_block`` is None."""
 
 
 class ArrowSend(BulkSend):
@@ -107,7 +107,11 @@ class ArrowSend(BulkSend):
     async def _look_at(
         self, batches: Iterable[pyarrow.RecordBatch], partitions: int = MOST_PARTITIONS
     ) -> int:
-        """The highest partition that is asked for, -1 for none; RowsRejected as above."""
+        """Check all rows and return the highest partition in them, -1 for none.
+
+        Raises:
+            RowsRejected: Some of the rows can't be sent.
+        """
         highest, largest = -1, self._admission.max_record
         listed: list[tuple[int, KafkaError]] = []
         count, base = 0, self.taken
@@ -116,10 +120,10 @@ class ArrowSend(BulkSend):
                 last = 0
                 while last < rows.count:
                     start, last = last, rows.piece(last)
-                    wrong, told, high = rows.check(start, last, largest, _TOLD, partitions)
+                    wrong, reported, high = rows.check(start, last, largest, _TOLD, partitions)
                     highest = max(highest, high)
                     count += wrong
-                    for row, fault in told[: _TOLD - len(listed)]:
+                    for row, fault in reported[: _TOLD - len(listed)]:
                         error = self._fault(batch, rows, first, row, fault, partitions)
                         listed.append((base + first + row, error))
                     if self._turn.due():
@@ -130,10 +134,11 @@ class ArrowSend(BulkSend):
         return highest
 
     async def _partitions(self, highest: int) -> int:
-        """How many the topic has: more than ``highest``, unless it isn't so soon.
+        """Return the topic's partition count; wait a limited time for it to exceed ``highest``.
 
         Raises:
-            UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
+            UnknownTopicOrPartition, MetadataTimedOut: No metadata of the topic within
+                ``max_block``.
         """
         metadata, topic, limit = self._metadata, self._topic, self._admission.max_block
         until = self._clock.now() + (_FOREVER if limit is None else limit)
@@ -212,7 +217,7 @@ class ArrowSend(BulkSend):
 
     async def _take(self, rows: ArrowRows) -> None:
         """Take a slice of rows."""
-        admission, budget, turn, sent = (
+        admission, budget, timer, sent = (
             self._admission,
             self._accumulator.budget,
             self._turn,
@@ -224,14 +229,14 @@ class ArrowSend(BulkSend):
         while row < rows.count:
             known = self._accumulator.topics.get(self._topic)
             if known is None or not known.count:
-                routed, refusal = row + 1, None  # the intake takes it, to wait for the topic
+                routed, refusal = row + 1, None  # admission takes it, to wait for the topic
                 targets[row] = rows.partition(row)
             else:
                 if row == routed and refusal is not None:
                     try:
                         raise self._at_this_row(refusal)
                     finally:
-                        refusal = None  # it leads to this frame
+                        refusal = None  # it refers to this frame
                 if row >= routed or partitions != known.count:
                     partitions = known.count
                     routed, refusal = self._route(rows, row, known, targets)
@@ -245,7 +250,7 @@ class ArrowSend(BulkSend):
                 await self._put(rows, row, targets[row], targets)
                 row += 1
                 self.taken = base + row
-            if turn.due():
+            if timer.due():
                 await self._let_others_run()
             if self.wait.tally.count:
                 return
@@ -253,7 +258,7 @@ class ArrowSend(BulkSend):
     def _route(
         self, rows: ArrowRows, row: int, known: TopicQueues, targets: array[int]
     ) -> tuple[int, KafkaError | None]:
-        """Choose partitions for rows from ``row`` on: where that ended, and why if by an error."""
+        """Choose partitions for rows from ``row`` on; return the end, and any error."""
         self._sent.widen(known.count)
         last = rows.piece(row)
         if not self._admission.partitioned:
@@ -272,7 +277,7 @@ class ArrowSend(BulkSend):
         return last, None
 
     async def _put(self, rows: ArrowRows, row: int, target: int, targets: array[int]) -> None:
-        """Take one row as the intake takes a record: that decides whatever there is to decide."""
+        """Take one row by way of admission, which makes all decisions about it."""
         content = rows.record(row, self._clock.wall_ms())
         try:
             delivery = self._admission.put_plain(

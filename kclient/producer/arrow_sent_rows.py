@@ -1,8 +1,8 @@
-"""Which row of a ``send_arrow`` is in which batch, for as long as that may be asked.
+"""Which row of a ``send_arrow`` is in which batch, kept until it is acknowledged.
 
-``arrow_send`` notes where a run of rows begins in a batch; what follows it in the same partition
-follows it in the batch, so that a row costs four bytes and no work. Slices whose batches are all
-acknowledged are forgotten. Sans-IO.
+``arrow_send`` notes where a run of rows begins in a batch; later rows of the same partition follow
+it in the batch, so that a row costs four bytes and no work. Slices whose batches are all
+acknowledged are dropped. Sans-IO.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.producer.flush import FailureTally
 
 _STEP = 1_000
-"""Rows that are looked at in one step."""
+"""Rows that are processed in one step."""
 
 
 @dataclass(slots=True)
@@ -33,8 +33,8 @@ class Slice:
     Attributes:
         base: The number of the first.
         targets: The partition of each.
-        lanes: By partition, the batch that took rows before the first, and how many it had.
-        runs: Where rows of a partition begin in another batch: row, batch, index there.
+        lanes: By partition, the batch that took earlier rows, and how many records it had.
+        runs: Starts of rows of a partition in another batch: row, batch, index in that batch.
     """
 
     base: int
@@ -43,7 +43,7 @@ class Slice:
     runs: list[tuple[int, BatchOutcome, int]] = field(default_factory=list)
 
     def written(self) -> bool:
-        """All batches that may have its rows are acknowledged."""
+        """Return whether all batches that may have its rows are acknowledged."""
         outcomes = [outcome for outcome, _ in self.lanes.values()]
         outcomes += [outcome for _, outcome, _ in self.runs]
         return all(_is_written(outcome) for outcome in outcomes)
@@ -54,7 +54,7 @@ class SentRows:
 
     Attributes:
         nexts: By partition, the index that its next row gets in the batch that took the last one,
-            if nobody else adds to it.
+            if no other call adds to it.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class SentRows:
         self._slices: deque[Slice] = deque()
 
     def begin(self, base: int, count: int) -> array[int]:
-        """A new slice of rows: an array for their partitions, to be filled in."""
+        """Start a new slice of rows; return an array for their partitions, to be filled in."""
         while self._slices and self._slices[0].written():
             self._slices.popleft()
         lanes = {
@@ -77,11 +77,11 @@ class SentRows:
         return targets
 
     def widen(self, partitions: int) -> None:
-        """There are so many partitions, or more."""
+        """Make ``nexts`` cover at least ``partitions`` partitions."""
         self.nexts.extend([-1] * (partitions - len(self.nexts)))
 
     def note(self, row: int, outcome: BatchOutcome, index: int) -> None:
-        """``row`` is the record ``index`` of the batch ``outcome``."""
+        """Note that ``row`` is the record at ``index`` in the batch of ``outcome``."""
         self.widen(outcome.partition + 1)
         partition = outcome.partition
         if self._current.get(partition) is not outcome or self.nexts[partition] != index:
@@ -91,7 +91,7 @@ class SentRows:
         self.nexts[partition] = index + 1
 
     def failure(self, taken: int, tally: FailureTally) -> Generator[None, None, RowsNotDelivered]:
-        """The error that names the rows before ``taken`` that were not acknowledged."""
+        """Return the error that names the rows before ``taken`` that were not acknowledged."""
         failed: dict[int, tuple[array[int], KafkaError]] = {}
         for each in self._slices:
             if not each.written():
@@ -101,9 +101,9 @@ class SentRows:
         errors = [_own(error, public) for error in tally.errors]
         count = sum(len(numbers) for numbers, _ in rows)
         first = f"; first: row {rows[0][0][0]}: {rows[0][1]}" if rows else ""
-        words = "row was" if count == 1 else "rows were"
+        subject = "row was" if count == 1 else "rows were"
         failure = RowsNotDelivered(
-            f"{count:,} of {taken:,} {words} not delivered{first}",
+            f"{count:,} of {taken:,} {subject} not delivered{first}",
             count=count,
             errors=errors,
             rows=rows,
@@ -139,7 +139,7 @@ def _is_written(outcome: BatchOutcome) -> bool:
 
 
 def _error_of(outcome: BatchOutcome, index: int) -> KafkaError | None:
-    """Why a record of a settled batch was not written, shared by all that this is true of."""
+    """Return why a record of a settled batch was not written: one error for all such records."""
     while outcome._parts is not None:
         outcome, index = outcome._part_of(index)
     if outcome.record_errors is not None:
@@ -148,9 +148,9 @@ def _error_of(outcome: BatchOutcome, index: int) -> KafkaError | None:
 
 
 def _own(error: KafkaError, public: dict[int, KafkaError]) -> KafkaError:
-    """A copy for the user, the same one whenever ``error`` comes up in this call.
+    """Return a copy for the caller, the same one for each use of ``error`` in this call.
 
-    A batch keeps its error: what the user raises that through would be kept with it.
+    A batch keeps its own error: raising that would keep the caller's frames alive with it.
     """
     own = public.get(id(error))
     if own is None:
@@ -160,7 +160,7 @@ def _own(error: KafkaError, public: dict[int, KafkaError]) -> KafkaError:
 
 
 def _compact(numbers: array[int]) -> Sequence[int]:
-    """Ascending numbers, as a range where they follow each other."""
+    """Return ascending numbers, as a range if they are consecutive."""
     if numbers[-1] - numbers[0] == len(numbers) - 1:
         return range(numbers[0], numbers[-1] + 1)
     return numbers

@@ -1,8 +1,8 @@
-"""What ``send_arrow`` is given, as slices of rows: no other file of the producer needs pyarrow.
+"""The data of a ``send_arrow`` as slices of rows: no other module of the producer needs pyarrow.
 
-``arrow_send`` walks the slices, twice where all rows are checked before the first is sent. Buffers
-are read where they lie; what isn't laid out as ``record.arrow_rows`` reads it (dictionaries, views
-and their like) is cast slice by slice, so that nothing large is copied at once.
+``arrow_send`` walks the slices, twice if all rows are checked before the first is sent. Buffers are
+read in place; columns in a layout that ``record.arrow_rows`` doesn't read (dictionaries, views and
+the like) are cast slice by slice, so that nothing large is copied at once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kclient.record.arrow_rows import ArrowBytes, ArrowHeaders, ArrowInts, ArrowRows
 
 COLUMNS = ("value", "key", "headers", "partition", "timestamp")
-"""What can be sent."""
+"""Columns that can be sent."""
 IGNORED = ("topic", "offset")
-"""Columns of ``poll_arrow`` that say where a record came from."""
+"""Columns of ``poll_arrow`` with the origin of a record."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _ANY_BYTES = (
     "binary, large_binary, binary_view, fixed_size_binary, string, large_string, string_view"
@@ -41,21 +41,21 @@ _TYPES = {
 _UNITS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 FIRST_ROWS = 64
 MOST_ROWS = 8_192
-"""Rows of one slice."""
+"""Rows of one slice, at first and at most."""
 _CAST_BYTES = 1024 * 1024
-"""Bytes of one slice that may be copied, about."""
+"""Approximate bytes of one slice that may be copied."""
 
 
 class ArrowSource:
-    """What was given, opened.
+    """The opened argument of ``send_arrow``.
 
     Raises:
         InvalidConfig: pyarrow is not installed.
-        InvalidArgument, SerializationFailed: It has no columns that can be sent.
+        InvalidArgument, SerializationFailed: Its columns can't be sent.
 
     Attributes:
-        batches: Its record batches, each of which is there without waiting, unless ``lazy``.
-        lazy: It is read once, batch by batch.
+        batches: Its record batches, all available at once unless ``lazy``.
+        lazy: It is a reader, which is read once, batch by batch.
     """
 
     def __init__(self, data: Any) -> None:
@@ -76,7 +76,7 @@ class ArrowSource:
         self._step = FIRST_ROWS
 
     def slices(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[int, ArrowRows]]:
-        """The rows of ``batch`` with where each slice begins.
+        """Yield the rows of ``batch`` in slices, each with the index of its first row.
 
         Raises:
             InvalidArgument, SerializationFailed: pyarrow can't decode a column.
@@ -97,7 +97,7 @@ class ArrowSource:
                 self._step = min(2 * self._step, MOST_ROWS)
 
     def _rows(self, columns: dict[str, Any], first: int, count: int) -> tuple[ArrowRows, int]:
-        """A slice for the codec, and how many bytes had to be copied for that."""
+        """Return a slice for the codec, and how many bytes had to be copied for it."""
         made: dict[str, Any] = {}
         copied = 0
         for name, column in columns.items():
@@ -109,11 +109,11 @@ class ArrowSource:
         return codec.ArrowRows(count, **made), copied
 
     def given(self, batch: pyarrow.RecordBatch, name: str, row: int) -> Any:
-        """What the user wrote into one cell, for an error."""
+        """Return the value of one cell, for an error text."""
         column = batch.column(self.columns[name])
         try:
             return column[row].as_py()
-        except Exception:  # whatever comes of a time zone or a time that Python has not
+        except Exception:  # any error from a time zone or time that Python can't represent
             import pyarrow
 
             cell = _plain(column.slice(row, 1))
@@ -121,7 +121,7 @@ class ArrowSource:
 
 
 def _table(data: Any) -> Any:
-    """``data`` as a pyarrow Table or RecordBatch."""
+    """Return ``data`` as a pyarrow Table or RecordBatch."""
     import pyarrow
 
     if isinstance(data, (pyarrow.Table, pyarrow.RecordBatch)):
@@ -143,7 +143,7 @@ def _table(data: Any) -> Any:
 
 
 def _columns(schema: pyarrow.Schema) -> dict[str, int]:
-    """Where the columns are that are sent; refuses what can't be."""
+    """Return the index of each column to send; raise for columns that can't be sent."""
     found: dict[str, int] = {}
     for index, field in enumerate(schema):
         name = field.name
@@ -190,7 +190,7 @@ def _refusal(name: str, why: str) -> KafkaError:
 
 @contextmanager
 def _naming(name: str, array: Any) -> Iterator[Any]:
-    """Have what pyarrow can't do with ``array`` name the column that it is of."""
+    """Convert pyarrow's errors about ``array`` into one that names its column."""
     import pyarrow
 
     try:
@@ -243,7 +243,7 @@ def _is_pairs(plain: pyarrow.DataType) -> bool:
 
 
 def _plain_type(given: pyarrow.DataType) -> pyarrow.DataType:
-    """The type without encoding."""
+    """Return the type without encoding."""
     import pyarrow
     from pyarrow import types
 
@@ -257,7 +257,7 @@ def _plain_type(given: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def _decodable(array: Any) -> Any:
-    """A dictionary of views, which pyarrow can't decode, as one that it can; else ``array``."""
+    """Convert a dictionary of views, which pyarrow can't decode; return others as they are."""
     import pyarrow
     from pyarrow import types
 
@@ -270,7 +270,7 @@ def _decodable(array: Any) -> Any:
 
 
 def _plain(array: Any) -> Any:
-    """The array without encoding, its values where the codec can read them."""
+    """Return the array without encoding, in a layout that the codec can read."""
     import pyarrow
     from pyarrow import types
 
@@ -281,7 +281,7 @@ def _plain(array: Any) -> Any:
         elif types.is_dictionary(kind):
             array = _decodable(array).dictionary_decode()
         elif types.is_run_end_encoded(kind):
-            from pyarrow import compute  # pyarrow doesn't load it by itself
+            from pyarrow import compute  # not loaded by pyarrow itself
 
             array = compute.run_end_decode(array)
         elif types.is_binary_view(kind) or types.is_string_view(kind):
@@ -293,7 +293,7 @@ def _plain(array: Any) -> Any:
 
 
 def _aligned(buffer: Any, width: int) -> Any:
-    """``buffer`` itself, or a copy where its numbers would be read across their bounds."""
+    """Return ``buffer``, or a copy if its numbers are not aligned to ``width``."""
     if buffer is None:
         return b""
     return buffer if buffer.address % width == 0 else buffer.to_pybytes()
@@ -339,7 +339,7 @@ def _headers(array: Any) -> ArrowHeaders | None:
     ends = _aligned(buffers[1], width)
     numbers = memoryview(ends).cast("B").cast("q" if width == 8 else "i")
     first, last = numbers[start], numbers[start + rows]
-    # Of the values of all rows, those of ours, so that what must be cast is only that.
+    # Only the values of these rows, so that no others are cast.
     items = _plain(array.values.slice(first, max(last - first, 0)))
     item_bits = codec.ArrowBits(items.offset, len(items), _bits(items))
     names, values = (_bytes(_plain(items.field(index))) for index in range(2))

@@ -1,13 +1,13 @@
-"""One batch of records on its way, as a state machine.
+"""One batch of records as a state machine.
 
-A batch is filled while OPEN, closed to more records when SEALED, and then goes to a broker, maybe
-several times. What makes this a machine is time: when ``delivery_timeout`` passes while a
-request is under way, the user is told at once, but the batch's bytes and sequence numbers stay
-spoken for until the answer (or the end of the connection) says what became of them. That state
-is ABANDONED; forgetting it is how clients lost or doubled records.
+A batch is filled while OPEN, closed to more records when SEALED, and then sent to a broker, maybe
+several times. Timeouts need a state of their own: when ``delivery_timeout`` passes while a request
+is in flight, the deliveries fail at once, but the batch's bytes and sequence numbers stay reserved
+until the response (or the end of the connection) shows whether it was written. That state is
+ABANDONED; clients that lacked it lost or duplicated records.
 
-One source, two builds: compiled as ``_batch_c`` with the C types of ``_batch_c.pxd``; others take
-``ProducerBatch`` from ``kclient.producer._compiled``. Made by the accumulator, moved by
+One source, two builds: compiled as ``_batch_c`` with the C types of ``_batch_c.pxd``; other modules
+import ``ProducerBatch`` from ``kclient.producer._compiled``. Created by the accumulator, moved by
 ``partition_queue``; holds no rules about when to send. Sans-IO.
 """
 
@@ -39,38 +39,38 @@ _SEAL = BatchEvent.SEAL
 
 
 _SETTLED = BatchOutcome(None, "", -1)  # type: ignore[arg-type]
-"""Stands in for those of settled batches. Nothing happens to it, so it has no host."""
+"""Replaces the outcome of settled batches. It never changes, so it has no host."""
 
 
 @cython.cclass
 class ProducerBatch:
-    """A batch with what the producer must remember about it.
+    """A batch and its state in the producer.
 
     Attributes:
-        queue: The partition that it belongs to.
+        queue: The queue of its partition.
         builder: Its records; None once it is DONE, FAILED or SPLIT.
-        outcome: What its deliveries look at.
-        state: Where it is.
+        outcome: The result that its deliveries share.
+        state: Its state in the machine.
         created: ``now`` of its first record.
         deadline: When its deliveries fail.
-        retry_at: Not to be sent again before.
+        retry_at: It must not be sent again before this time.
         attempts: How often it was sent.
-        attempts_elsewhere: How often of that before its partition got the leader that it has.
-        maybe_written: An attempt ended in a way that doesn't tell whether the log has it.
-        last_error: What the last attempt failed with.
-        sequence: Count of its first record in the partition's numbering, -1 without.
-        producer_id: Who numbered it.
-        producer_epoch: In which epoch.
-        ordinal: How many of its partition were sent before it, for the first time.
+        attempts_elsewhere: Attempts before its partition got its present leader.
+        maybe_written: An attempt ended without showing whether the log has the batch.
+        last_error: The error of the last attempt.
+        sequence: Sequence of its first record in the partition, not wrapped; -1 without.
+        producer_id: The producer id that it is numbered under.
+        producer_epoch: The epoch of that id.
+        ordinal: How many batches of its partition were sent, for the first time, before it.
         reserved: Bytes of the memory budget that it holds.
-        watcher: The ``send_many`` or ``send_arrow`` that puts records in and is told of it.
-        compressing: A thread is at it.
-        compressed: Compression is over.
-        request: The request that it is in, while under way.
-        split_in_doubt: It is part of a batch that the log may have: a repeat of the part isn't
-            recognised there, so being refused proves nothing about it.
-        flushes: Who waits for it.
-        linger_over: It has lingered, and is to go as soon as its partition may send.
+        watcher: The ``send_many`` or ``send_arrow`` that appends to it and waits for it.
+        compressing: A thread is compressing it.
+        compressed: Compression has finished.
+        request: The request that it is in, while in flight.
+        split_in_doubt: It is part of a batch that the log may have: the broker doesn't recognise
+            the part as a duplicate, so an error for it proves nothing.
+        flushes: The flushes that wait for it.
+        linger_over: Its linger is over: it is sent as soon as its partition may send.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class ProducerBatch:
         self.flushes: list[FlushWait] | None = None
 
     def watch(self, wait: FlushWait) -> None:
-        """Have ``wait`` told when the batch is settled; only once, however often it is asked."""
+        """Have ``wait`` notified when the batch is settled; repeated calls have no effect."""
         if self.flushes is None:
             self.flushes = []
         if wait not in self.flushes:
@@ -143,7 +143,7 @@ class ProducerBatch:
 
     @property
     def attempts_here(self) -> int:
-        """How often it was sent since its partition got its leader, where brokers tell epochs."""
+        """Attempts since its partition got its present leader, if brokers report leader epochs."""
         return self.attempts - self.attempts_elsewhere
 
     @property
@@ -153,23 +153,23 @@ class ProducerBatch:
 
     @property
     def end_sequence(self) -> int:
-        """Count of the record after its last."""
+        """Sequence of the record after its last."""
         return self.sequence + self.outcome.count
 
     def records(self) -> BatchBuilder:
-        """The builder of a batch that still has one."""
+        """Return the builder of a batch that still has one."""
         if self.builder is None:
             raise RuntimeError(f"a batch in state {self.state.name} has no records any more")
         return self.builder
 
     def encode(self) -> EncodedBatch:
-        """What a request has of it: index of the partition, batch header, and records."""
+        """Return its parts in a request: index of the partition, batch header, and records."""
         sequence = self.sequence & SEQUENCE_MASK if self.sequence >= 0 else -1
         head, body = self.records().parts(self.producer_id, self.producer_epoch, sequence)
         return self.queue.index, head, body
 
     def apply(self, event: BatchEvent) -> BatchState:
-        """Take one step; IllegalTransition if ``event`` can't happen in this state."""
+        """Apply ``event`` and return the new state; IllegalTransition if this state forbids it."""
         state = TRANSITIONS[self.state].get(event)
         if state is None:
             state = step(TRANSITIONS, self.state, event)
@@ -177,10 +177,10 @@ class ProducerBatch:
         return state
 
     def forget(self) -> None:
-        """It is settled: let go of everything large, and of what others wait to see gone.
+        """Release everything large, and the outcome, once the batch is settled.
 
-        Due lists may hold a batch until its time; its outcome must be free before that, so that
-        failures that nobody looked at come to light.
+        Deadline queues may hold a batch until its deadline; its outcome must be released before
+        that, so that failures that were never awaited are reported.
         """
         self.builder = None
         self.flushes = self.watcher = None
@@ -188,7 +188,7 @@ class ProducerBatch:
         self.outcome = _SETTLED
 
     def seal(self) -> BatchBuilder:
-        """Take no more records; what is in it."""
+        """Close the batch to more records and return its builder."""
         self.apply(_SEAL)
         builder = self.records()
         builder.trim()

@@ -1,8 +1,8 @@
-"""Compression of batches, on the loop where it is quick and in a thread where it isn't.
+"""Compression of batches, on the loop if that is fast and in a thread if it isn't.
 
-With a codec, the sender asks ``ready`` before it puts a batch into a request. Codecs release the
-GIL, so a thread keeps the loop free; small batches of quick codecs cost less than the hop. No rules
-about order: a batch that is being compressed is simply not ready.
+With a codec, the sender calls ``ready`` before it puts a batch into a request. Codecs release the
+GIL, so a thread keeps the loop free; small batches of fast codecs cost less than the thread switch.
+No rules about order: a batch that is being compressed is simply not ready.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _THREADS = 2
 
 
 class BatchCompressor:
-    """Compresses the batches of one producer. Has a small thread pool, made when first needed.
+    """Compresses the batches of one producer. Has a small thread pool, created on first use.
 
     Args:
         codec: The codec of all batches.
         level: Its level, None for the codec's default.
-        on_ready: Called on the loop when a thread is through with a batch, with its error if any.
+        on_ready: Called on the loop when a thread has finished a batch, with its error if any.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class BatchCompressor:
             compress(self.codec, b"", self._level)
 
     def ready(self, batch: ProducerBatch) -> bool:
-        """True if ``batch`` is compressed; False if a thread is at it, started now if need be.
+        """Return True if ``batch`` is compressed, False while a thread, started if needed, does it.
 
-        Not to be asked where the codec is NONE: then there is nothing to be done.
+        Must not be called with codec NONE: then there is nothing to compress.
 
         Raises:
             KafkaError: The batch can't be compressed.
@@ -74,7 +74,7 @@ class BatchCompressor:
 
     def _start(self, batch: ProducerBatch, builder: BatchBuilder) -> None:
         if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor  # not all have batches to compress
+            from concurrent.futures import ThreadPoolExecutor  # many producers need no threads
 
             self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kclient-compress")
         batch.compressing = True
@@ -101,7 +101,7 @@ class BatchCompressor:
         job.add_done_callback(finished)
 
     async def close(self) -> None:
-        """Wait for the threads, which take milliseconds, and end them."""
+        """Wait for the threads, which takes milliseconds, and stop them."""
         if self._jobs:
             await asyncio.wait(self._jobs)
         if self._pool is not None:

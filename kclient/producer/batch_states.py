@@ -1,6 +1,6 @@
-"""The states of a batch on its way, and the table of its steps. ``batch`` has the theory.
+"""The states of a batch and its transition table. ``batch`` describes the theory.
 
-Apart from the machine, since that is compiled and all must see the same states.
+Separate from the machine, since that is compiled and both builds must share the same states.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import enum
 
 
 class BatchState(enum.Enum):
-    """Where a batch is."""
+    """The state of a batch."""
 
-    # By identity, as they are equal: that of Enum is Python code, and tables are asked per batch.
+    # By identity, like equality: Enum.__hash__ is Python code, and the tables are read per batch.
     __hash__ = object.__hash__
 
     OPEN = "takes records"
@@ -25,7 +25,7 @@ class BatchState(enum.Enum):
 
 
 class BatchEvent(enum.Enum):
-    """What happens to a batch."""
+    """An event of a batch."""
 
     __hash__ = object.__hash__
 
@@ -36,7 +36,7 @@ class BatchEvent(enum.Enum):
     REJECT = "the attempt failed for good, or the producer closes"
     SPLIT = "the broker takes only smaller batches"
     EXPIRE = "delivery_timeout passed"
-    RENUMBER = "its partition starts over under a new epoch, all answers being in"
+    RENUMBER = "its partition starts over under a new epoch, with no response outstanding"
 
 
 _S, _E = BatchState, BatchEvent
@@ -69,4 +69,4 @@ TRANSITIONS: dict[BatchState, dict[BatchEvent, BatchState]] = {
 }
 
 UNDER_WAY = frozenset({BatchState.IN_FLIGHT, BatchState.ABANDONED})
-"""States in which an answer is awaited."""
+"""States in which a response is awaited."""

@@ -1,8 +1,8 @@
-"""Things to look at when their time comes: linger, retries, delivery deadlines, parked records.
+"""Items ordered by deadline: linger, retries, delivery timeouts, waiting records.
 
-A heap. What is over before its time is forgotten lazily: it stays in until it comes to the head,
-and all is rebuilt when most of it is dead, so it stays proportional to what is alive; also when
-many dead ones in a row come up, as popping them singly takes ten times as long. Sans-IO.
+A heap with lazy removal: an item that is done early stays in until it reaches the head. The heap is
+rebuilt when most items are dead, so its size stays proportional to the live ones; also when many
+dead items follow each other at the head, as popping them singly takes ten times as long. Sans-IO.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 _SLACK = 64
 _BURIED_SINGLY = 16
-"""Where more than one part in so many is found dead at the head in a row, all are looked at."""
+"""The heap is rebuilt when more than this fraction of it (1/16) is found dead at the head."""
 _NEVER = float("inf")
 
 
 class DeadlineQueue(Generic[T]):
-    """Items ordered by time; ``alive`` tells whether an item still matters.
+    """Items ordered by time; ``alive`` returns whether an item still matters.
 
     Attributes:
-        earliest: Nothing comes up before that time; what does then may be dead.
+        earliest: No item is due before this time; the item that is due then may be dead.
     """
 
     def __init__(self, alive: Callable[[T], bool]) -> None:
@@ -39,7 +39,7 @@ class DeadlineQueue(Generic[T]):
         return len(self._heap)
 
     def push(self, when: float, item: T) -> None:
-        """Have ``item`` come up at ``when``; the same item may be in more than once."""
+        """Add ``item``, due at ``when``; the same item may be in more than once."""
         self._counter = counter = self._counter + 1
         if when < self.earliest:
             self.earliest = when
@@ -48,7 +48,7 @@ class DeadlineQueue(Generic[T]):
             self._rebuild()
 
     def pop_due(self, now: float) -> T | None:
-        """The next live item whose time has come, taken out; None if there is none."""
+        """Remove and return the next live item that is due; None if there is none."""
         if now < self.earliest:
             return None
         head = self._head()
@@ -59,12 +59,12 @@ class DeadlineQueue(Generic[T]):
         return item
 
     def next_at(self) -> float | None:
-        """When the next live item comes up; None if there is none."""
+        """Return when the next live item is due; None if there is none."""
         head = self._head()
         return None if head is None else head[0]
 
     def _head(self) -> tuple[float, int, T] | None:
-        """The first live entry; drops the dead ones before it."""
+        """Return the first live entry, after removing the dead ones before it."""
         most = _SLACK + len(self._heap) // _BURIED_SINGLY
         while self._heap and not self._alive(self._heap[0][2]):
             if most == 0:

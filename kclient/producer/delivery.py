@@ -1,13 +1,14 @@
-"""``Delivery``, the handle that ``send`` gives at once, and the per-batch state behind it.
+"""``Delivery``, the handle that ``send`` returns at once, and the per-batch state behind it.
 
-One source, two builds: compiled as ``_delivery_c`` with the C types of ``_delivery_c.pxd``. Others
-take both classes from ``kclient.producer._compiled``.
+One source, two builds: compiled as ``_delivery_c`` with the C types of ``_delivery_c.pxd``. Other
+modules import both classes from ``kclient.producer._compiled``.
 
-A delivery is {outcome of the batch, index in the batch}: nothing is created per record but this
-handle, and one acknowledgement settles a whole batch. Whoever awaits a pending delivery waits on a
-``Waiter`` of its own, so cancelling one harms nobody else. The accumulator makes
-both, the sender settles outcomes. Sans-IO: the loop comes in with the ``DeliveryHost``; no other
-clock, task or socket. Must not know about partitions' queues, retries or memory.
+A delivery is {outcome of the batch, index in the batch}: only this handle is created per record,
+and one acknowledgement settles a whole batch. Each await of a pending delivery has a ``Waiter`` of
+its own, so cancelling one does not affect the others. The accumulator creates deliveries and
+outcomes, the response handler settles outcomes. Sans-IO: the loop is passed in with the
+``DeliveryHost``; no other clock, task or socket. Must not know about partition queues, retries or
+memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
 
     class DeliveryHost(Protocol):
-        """What outcomes need of the producer that made them."""
+        """The part of the producer that its outcomes use."""
 
         loop: asyncio.AbstractEventLoop
 
@@ -39,22 +40,23 @@ if TYPE_CHECKING:
             ...
 
         def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
-            """``count`` records of a failed batch were dropped without anyone looking."""
+            """Report ``count`` records of a failed batch whose deliveries were never awaited."""
             ...
 else:
     from kclient.record import _cython as cython
 
 _TOLD_AT_ONCE = 5000
-"""Deliveries of one batch whose waiters are woken in one turn of the loop."""
+"""Deliveries of one batch whose waiters are woken in one iteration of the loop."""
 _CALLED_AT_ONCE = 50
-"""Callbacks, and steps of tasks, in one callback: each by itself costs as much again."""
+"""Callbacks, and steps of tasks, in one callback of the loop: scheduling each costs as much again
+as running it."""
 _NEW, _WAITS, _FIRED, _DROPPED = 0, 1, 2, 3  # states of a Waiter
 _copy_context = contextvars.copy_context
-_METADATA = RecordMetadata  # in the compiled build a C variable: it looks up a global each time
+_METADATA = RecordMetadata  # a C variable in the compiled build, which saves a global look-up
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    """Have callbacks called: (function, context, delivery or waiter) each."""
+    """Schedule callbacks: (function, context, delivery or waiter) each."""
     if len(callbacks) == 1:
         fn, context, source = callbacks[0]
         loop.call_soon(fn, source, context=context)
@@ -64,7 +66,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
 
 
 def _call_them(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery], count: int) -> None:
-    """Have the ``count`` callbacks of these called."""
+    """Schedule the ``count`` callbacks of these deliveries."""
     if 1 < count < 2 * _CALLED_AT_ONCE:
         loop.call_soon(_call_all, loop, deliveries)
         return
@@ -75,7 +77,7 @@ def _call_them(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery], coun
 
 
 def _call_all(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery]) -> None:
-    """Call who waits for these."""
+    """Call all callbacks of these deliveries."""
     callbacks: list[Any] = []
     for delivery in deliveries:
         delivery._fire(callbacks)
@@ -97,18 +99,18 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
             except BaseException as error:
                 what = f"Exception in callback {fn!r} of {source!r}"
                 loop.call_exception_handler({"message": what, "exception": error})
-    except BaseException:  # the program is to end, and its tasks want to hear of it
+    except BaseException:  # the program ends; the remaining callbacks must still be called
         loop.call_soon(_call, loop, callbacks[called:])
         raise
 
 
 def callback_iterations(count: int) -> int:
-    """Turns of the loop within which all callbacks of a settled batch of ``count`` are called."""
+    """Return the loop iterations within which a settled batch of ``count`` calls its callbacks."""
     return 1 + count // _TOLD_AT_ONCE
 
 
 class SettledHost:
-    """All that is asked of the host of a batch that was written."""
+    """The host of batches that were written: only the loop is needed."""
 
     __slots__ = ("loop",)
 
@@ -117,7 +119,7 @@ class SettledHost:
 
     @property
     def of_written(self) -> SettledHost:
-        """It is one."""
+        """Itself."""
         return self
 
     def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
@@ -125,18 +127,18 @@ class SettledHost:
 
 @cython.cclass
 class BatchOutcome:
-    """What became of one batch of records, shared by their deliveries.
+    """The outcome of one batch of records, shared by their deliveries.
 
     Attributes:
         topic: Topic of the batch.
-        partition: Its partition, -1 while not chosen (a parked record).
-        count: How many records it stands for.
+        partition: Its partition, -1 while not chosen (a waiting record).
+        count: Number of records in the batch.
         done: Acknowledged or failed.
         base_offset: Offset of the first record once acknowledged; -1 where unknown.
         log_append_time: The broker's int milliseconds, -1 where the topic keeps the record's own.
-        error: Why the batch failed, None while it didn't.
+        error: Why the batch failed, None if it didn't.
         record_errors: Errors of single records by index, where the broker named them (KIP-467).
-        reported: The failure was told to someone in bulk (``flush``), so it isn't unseen.
+        reported: The failure was reported in bulk (by ``flush``), so it isn't unseen.
     """
 
     __slots__ = (
@@ -171,23 +173,23 @@ class BatchOutcome:
         self._waiting: list[Delivery] | None = None
 
     def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
-        """The broker has the batch at ``base_offset``; wake whoever waits."""
-        # Deliveries may be kept for long, and leave no trace to the collector: see Delivery.
+        """Complete the batch, which the log has at ``base_offset``, and wake its waiters."""
+        # Deliveries may be kept for long, and must not lead to the producer: see Delivery.
         self.host = self.host.of_written
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """The batch is given up with ``error``; the listed records with their own."""
-        # Its own: who raises what others are given hangs frames on it, which may hold deliveries.
+        """Fail the batch with ``error``, and the records in ``record_errors`` with their own."""
+        # A copy: raising a shared error would add frames to it, which may hold deliveries.
         self.error = copy.copy(error)
         self.error.__cause__ = error.__cause__
         self.record_errors = record_errors
         self._settle()
 
     def divide(self, parts: list[BatchOutcome]) -> None:
-        """The batch goes on as ``parts``, in order; deliveries follow to theirs."""
+        """Replace the batch by ``parts``, in order; deliveries move to theirs."""
         first = 0
         self._parts = []
         for part in parts:
@@ -198,7 +200,7 @@ class BatchOutcome:
             delivery._follow()
 
     def admit_to(self, outcome: BatchOutcome, index: int, delivery: Delivery) -> None:
-        """Hand ``delivery``, the only one of this outcome, over to ``outcome`` at ``index``."""
+        """Move ``delivery``, the only one of this outcome, to ``outcome`` at ``index``."""
         waiting, self._waiting = self._waiting, None
         delivery._outcome = outcome
         delivery._index = index
@@ -206,7 +208,7 @@ class BatchOutcome:
             outcome._note_waiting(delivery)
 
     def withdraw(self) -> bool:
-        """Told when the delivery was cancelled. Records in a batch live on."""
+        """Called when the delivery is cancelled; False, as a record in a batch is still sent."""
         return False
 
     def _settle(self) -> None:
@@ -216,17 +218,17 @@ class BatchOutcome:
             self._notify(waiting)
 
     def _notify(self, waiting: list[Delivery]) -> None:
-        """Wake who waits for these; a huge batch does it in several turns of the loop."""
+        """Wake the waiters of these deliveries; a huge batch takes several loop iterations."""
         loop = self.host.loop
-        told: list[Delivery] = []
+        group: list[Delivery] = []
         count = 0
         for delivery in waiting[:_TOLD_AT_ONCE]:
-            told.append(delivery)
+            group.append(delivery)
             count += delivery._listener_count()
             if count >= _CALLED_AT_ONCE:
-                _call_them(loop, told, count)
-                told, count = [], 0
-        _call_them(loop, told, count)
+                _call_them(loop, group, count)
+                group, count = [], 0
+        _call_them(loop, group, count)
         if len(waiting) > _TOLD_AT_ONCE:
             loop.call_soon(self._notify, waiting[_TOLD_AT_ONCE:])
 
@@ -242,10 +244,10 @@ class BatchOutcome:
         raise IndexError(index)
 
     def _error_of(self, index: int) -> KafkaError | None:
-        """The error of one record, as that delivery's own instance; None when it was written.
+        """Return the error of one record, an instance of its own; None when it was written.
 
-        Raising one instance from many awaits would pile up tracebacks of strangers on it. It isn't
-        kept here: what it was raised through would be, with all that those frames hold.
+        Raising one instance from many awaits would add the tracebacks of all of them to it. Only a
+        weak reference is kept here, so that its traceback and those frames can be freed.
         """
         shared = self.error
         if self.record_errors is not None:
@@ -274,10 +276,10 @@ class BatchOutcome:
 @cython.freelist(64)
 @cython.cclass
 class Waiter:
-    """One ``await`` of a pending delivery: its steps, and what its task takes for a future.
+    """One ``await`` of a pending delivery: its iterator, and the future that its task waits on.
 
-    A future of the loop has each of its callbacks called by itself, which costs twice as much as
-    the rest of an await; a generator for the steps is two more objects for the collector.
+    A future of the loop schedules each of its callbacks separately, which costs twice as much as
+    the rest of an await; a generator as the iterator would be two more objects for the collector.
     """
 
     __slots__ = (
@@ -312,7 +314,7 @@ class Waiter:
         raise StopIteration(self._delivery.result())
 
     def _begins(self) -> bool:
-        """Whether this step, the first one, suspends the task; else there is an outcome."""
+        """Return whether this step, the first one, suspends the task; else the outcome is there."""
         delivery = self._delivery
         if self._state == _NEW and not delivery._outcome.done and not delivery.done():
             self._state = _WAITS
@@ -335,7 +337,7 @@ class Waiter:
             del error, kind, value, traceback
 
     def close(self) -> None:
-        """End the wait, whoever waits having left."""
+        """End the wait after its task was closed."""
         if self._state == _WAITS:
             self._state = _DROPPED
             self._fn = self._context = self._more = None
@@ -347,7 +349,7 @@ class Waiter:
         return loop
 
     def add_done_callback(self, fn: Callable[[Waiter], object], /, *, context: Any = None) -> None:
-        """Have ``fn(self)`` called when the wait is over."""
+        """Have the loop call ``fn(self)`` when the wait is over."""
         if context is None:
             context = _copy_context()
         if self._state > _WAITS:
@@ -361,11 +363,11 @@ class Waiter:
             self._more.append((fn, context, self))
 
     def done(self) -> bool:
-        """The wait is over."""
+        """True if the wait is over."""
         return self._state > _WAITS
 
     def cancel(self, msg: Any = None) -> bool:
-        """Give the wait up; False if it is over. The delivery doesn't notice."""
+        """Cancel the wait; False if it is over. The delivery is not affected."""
         if self._state > _WAITS:
             return False
         self._state = _DROPPED
@@ -377,7 +379,7 @@ class Waiter:
         return True
 
     def result(self) -> None:
-        """None, where the wait wasn't cancelled: the delivery itself has the outcome."""
+        """Return None if the wait is over and not cancelled: the delivery has the outcome."""
         if self._state == _FIRED:
             return
         future = self.get_loop().create_future()
@@ -399,8 +401,8 @@ class Waiter:
 
 
 def _wait_for(delivery: Delivery) -> Waiter:
-    waiter = Waiter.__new__(Waiter)  # the call of an __init__ would cost as much as the rest
-    waiter._asyncio_future_blocking = True  # tells a task that this is awaited
+    waiter = Waiter.__new__(Waiter)  # calling __init__ would cost as much as the rest
+    waiter._asyncio_future_blocking = True  # shows a task that this is awaited
     waiter._delivery = delivery
     waiter._state = _NEW
     waiter._fn = waiter._context = waiter._more = waiter._message = None
@@ -411,26 +413,26 @@ def _wait_for(delivery: Delivery) -> Waiter:
 @cython.freelist(64)
 @cython.cclass
 class Delivery:
-    """The fate of one record: await it for ``RecordMetadata``, or for the failure.
+    """The outcome of one record: await it for ``RecordMetadata``, or for the failure.
 
-    It behaves as an ``asyncio.Future`` that only the producer can complete, so
-    ``asyncio.gather``, ``wait``, ``wait_for`` and ``shield`` take it without a task of their own.
-    A finished one doesn't suspend. Failures say in ``maybe_written`` whether the record may be
-    in the log all the same.
+    It behaves like an ``asyncio.Future`` that only the producer can complete, so
+    ``asyncio.gather``, ``wait``, ``wait_for`` and ``shield`` accept it without creating a task.
+    Awaiting a finished one doesn't suspend. ``maybe_written`` of a failure is True if the record
+    may nevertheless be in the log.
 
-    Cancellation: cancelling a task that awaits it stops only that await. ``cancel()``
-    abandons the delivery itself: a record that still waits for room is taken back and definitely
-    not written; one that is in a batch lives on, only nobody will be told.
+    Cancellation: cancelling a task that awaits it stops only that await. ``cancel()`` abandons the
+    delivery itself: a record that still waits for memory is removed and definitely not written; one
+    that is already in a batch is still sent, but its outcome is not reported.
     """
 
-    # The collector's walks over very many handles would cost more than making them. The compiled
-    # build keeps one from it until somebody waits, which may close a cycle. Before, it leads to
-    # its batch only, and from there, while the batch isn't settled, to the producer.
+    # Garbage collection of very many handles would cost more than creating them. The compiled build
+    # leaves a handle untracked until the first waiter, which may close a cycle. Before that, it
+    # refers only to its batch, and through that, while it isn't settled, to the producer.
 
     __slots__ = ("_index", "_listeners", "_outcome", "_timestamp")
 
-    # asyncio.isfuture() asks for this attribute; nothing ever sets it, as __await__ hands out a
-    # Waiter instead of this object.
+    # asyncio.isfuture() checks for this attribute; it is never set, as __await__ returns a Waiter
+    # instead of this object.
     _asyncio_future_blocking = False
     _cancel_message = None
 
@@ -438,7 +440,7 @@ class Delivery:
         self._outcome = outcome
         self._index = index
         self._timestamp = timestamp
-        # One Waiter or (function, context), or a list of them; None until there is the first.
+        # One Waiter or (function, context), or a list of them; None before the first.
         self._listeners: Any = None
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -448,7 +450,7 @@ class Delivery:
         return steps  # type: ignore[no-any-return]
 
     def _at_once(self) -> Generator[Any, None, RecordMetadata]:
-        """The only step where nobody waits; the interpreter takes a generator's fastest."""
+        """Await a finished delivery: a generator, as the interpreter runs its step fastest."""
         return self.result()
         yield
 
@@ -475,7 +477,7 @@ class Delivery:
         return self._index < 0
 
     def cancel(self, msg: Any = None) -> bool:
-        """Abandon the delivery; False if it was done already. See the class about the record."""
+        """Abandon the delivery; False if it was done already. See the class for the record."""
         if self.done():
             return False
         self._outcome.withdraw()
@@ -484,10 +486,10 @@ class Delivery:
         return True
 
     def result(self) -> RecordMetadata:
-        """Where the record is.
+        """Return where the record was written.
 
         Raises:
-            KafkaError: The record was not acknowledged; ``maybe_written`` says more.
+            KafkaError: The record was not acknowledged; see its ``maybe_written``.
             asyncio.CancelledError: It was cancelled.
             asyncio.InvalidStateError: It is still pending.
         """
@@ -495,14 +497,14 @@ class Delivery:
         if self._index < 0 or not outcome.done or outcome.error is not None:
             error = self.exception()
             if error is not None:
-                # Raised before, it would carry the frames of that time along.
+                # Without the frames of an earlier raise.
                 raise error.with_traceback(None)
             outcome = self._outcome
         base = outcome.base_offset
         appended = outcome.log_append_time
         offset = base + self._index if base >= 0 else -1
         timestamp = appended if appended >= 0 else self._timestamp
-        # Past RecordMetadata.__new__, which is a Python function.
+        # Bypasses RecordMetadata.__new__, which is a Python function.
         if cython.compiled:
             made = new_metadata(  # type: ignore[name-defined] # noqa: F821 - it is in the .pxd
                 _METADATA, outcome.topic, outcome.partition, offset, timestamp
@@ -514,7 +516,7 @@ class Delivery:
         return metadata
 
     def exception(self) -> KafkaError | None:
-        """The failure, or None when the record was written. Raises as ``result`` otherwise."""
+        """Return the failure, or None if the record was written; else raise as ``result`` does."""
         if not self.done() or self._index < 0:
             self._refuse()
         return self._outcome._error_of(self._index)
@@ -526,7 +528,7 @@ class Delivery:
         *,
         context: contextvars.Context | None = None,
     ) -> None:
-        """Have the loop call ``fn(delivery)`` soon after it is done, or soon if it is."""
+        """Have the loop call ``fn(delivery)`` once it is done; soon if it is done already."""
         if context is None:
             context = _copy_context()
         if self.done():
@@ -547,7 +549,7 @@ class Delivery:
         return self._outcome.host.loop
 
     def _untrack(self) -> None:
-        """Keep it from the collector. Only for who has just made it."""
+        """Untrack it in the garbage collector. Only for the function that has just created it."""
         if cython.compiled:
             PyObject_GC_UnTrack(self)  # type: ignore[name-defined] # noqa: F821
 
@@ -561,7 +563,7 @@ class Delivery:
         return self._outcome
 
     def _follow(self) -> None:
-        """The batch was divided: go on waiting where this record is now."""
+        """Wait for the part that has this record, after its batch was divided."""
         if self._index >= 0 and self._listeners is not None:
             self._resolved()._note_waiting(self)
 
@@ -591,7 +593,7 @@ class Delivery:
             self._listeners = [each for each in self._all_listeners() if each is not waiter]
 
     def _fire(self, callbacks: list[Any]) -> None:
-        """Wake who awaits this one; add what is to be called to ``callbacks``."""
+        """Complete the waiters of this delivery; add the callbacks to call to ``callbacks``."""
         listeners, self._listeners = self._listeners, None
         if type(listeners) is list:
             for listener in listeners:
@@ -611,7 +613,7 @@ class Delivery:
         self._like().result()
 
     def _make_cancelled_error(self) -> BaseException:
-        """What ``asyncio.gather`` asks of a future of its that was cancelled."""
+        """Return the error of a cancelled future, for ``asyncio.gather``."""
         return self._like()._make_cancelled_error()  # type: ignore[no-any-return]
 
     def _like(self) -> Any:
@@ -634,5 +636,5 @@ class Delivery:
 
 
 if cython.compiled:
-    # Of the .pxd: ``await`` gets the outcome as a result, which ``__next__`` has to raise.
+    # In the .pxd: ``await`` gets the outcome as a result, while ``__next__`` must raise it.
     install_await_steps()  # type: ignore[name-defined] # noqa: F821

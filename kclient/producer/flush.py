@@ -1,9 +1,9 @@
-"""``flush`` and ``close``: waits until what was sent is settled, or gives it up.
+"""``flush`` and ``close``: wait until sent records are settled, or fail them.
 
-``Flusher`` does both. It registers one ``FlushWait`` with every batch and parked record of the
-moment; each reports when it is settled. Whoever flushes is told what failed: among those, and
-before that without anyone looking, which ``UnseenFailures`` counts. No rules about batches here,
-and no task.
+``Flusher`` does both. It registers one ``FlushWait`` with every batch and waiting record that
+exists at the call; each of them reports when it is settled. A flush raises for failures among
+those, and for earlier ones that were never awaited, which ``UnseenFailures`` counts. No rules about
+batches here, and no task.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class FailureTally:
             self.errors.append(error)
 
     def merge(self, other: FailureTally) -> None:
-        """Count what ``other`` has as well."""
+        """Add the failures of ``other``."""
         self.count += other.count
         self.errors.extend(other.errors[: ERRORS_KEPT - len(self.errors)])
 
     def failure(self) -> FlushFailed | None:
-        """The error that says all this; None if nothing failed."""
+        """Return an error with all of them; None if nothing failed."""
         if not self.count:
             return None
         records = "1 record was" if self.count == 1 else f"{self.count:,} records were"
@@ -68,16 +68,16 @@ class FailureTally:
 
 
 class FlushWait:
-    """Waits for a number of batches and parked records.
+    """Waits for a number of batches and waiting records.
 
     Attributes:
         pending: How many are not settled yet.
         unsent: Bytes of those that are sealed and were in no request yet.
         delivered: Records that were acknowledged.
         tally: What failed.
-        listening: Somebody will be told; False once the wait was cancelled.
-        urgent: Batches should not linger for it.
-        notify: Called whenever something settles.
+        listening: A caller will get the failures; False once the wait was cancelled.
+        urgent: Batches that it waits for must not linger.
+        notify: Called whenever one of them is settled.
     """
 
     def __init__(self, *, urgent: bool) -> None:
@@ -97,35 +97,35 @@ class FlushWait:
         self._when_few = notify
 
     def left(self, size: int) -> None:
-        """One of the awaited, of ``size`` bytes, goes into its first request, or never will."""
+        """Note that a batch of ``size`` bytes is in its first request, or will never be in one."""
         self.unsent -= size
         if self._when_few is not None and self.unsent <= self._few:
             notify, self._when_few = self._when_few, None
             notify()
 
     def settled(self, delivered: int) -> None:
-        """One of the awaited is through with ``delivered`` records written."""
+        """Note that one batch or record is settled, with ``delivered`` records written."""
         self.pending -= 1
         self.delivered += delivered
         if self.notify is not None:
             self.notify()
 
     def failed(self, count: int, error: KafkaError, delivered: int = 0) -> None:
-        """One of the awaited was given up with ``count`` records."""
+        """Note that one batch or record has failed, with ``count`` records."""
         self.tally.add(count, error)
         self.settled(delivered)
 
 
 class UnseenFailures:
-    """Failures that nobody looked at: counted, logged now and then, and told to the next flush.
+    """Failures that were never awaited: counted, logged at intervals, raised by the next flush.
 
     The host of all deliveries of one producer: a failed batch reports here when the last handle to
-    it is gone without having been awaited.
+    it is freed without having been awaited.
 
     Attributes:
         loop: The producer's loop, set by ``begin``.
         of_written: The host of batches that were written.
-        log: Where they are told; the producer puts its own in place.
+        log: Logger for them; the producer replaces it by its own.
         tally: Unseen failures since the last ``take``.
     """
 
@@ -139,12 +139,12 @@ class UnseenFailures:
         self._not_logged: dict[str, int] = {}
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The producer runs on ``loop``."""
+        """Set the producer's loop."""
         self.loop = loop
         self.of_written = SettledHost(loop)
 
     def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
-        """``count`` records of a failed batch were dropped without anyone looking."""
+        """Count and log ``count`` records of a failed batch whose deliveries were never awaited."""
         if outcome.error is None:
             return
         self.tally.add(count, outcome.error)
@@ -166,13 +166,13 @@ class UnseenFailures:
         )
 
     def take(self) -> FailureTally:
-        """The tally so far, which then starts anew."""
+        """Return the tally so far, and start a new one."""
         tally, self.tally = self.tally, FailureTally()
         return tally
 
 
 class Flusher:
-    """The waits for the end of what was sent, of one producer."""
+    """Flushes and closes one producer."""
 
     def __init__(
         self,
@@ -191,9 +191,9 @@ class Flusher:
         self._not_flushed = FailureTally()
 
     async def flush(self) -> FlushFailed | None:
-        """Send without lingering, wait until all is settled and callbacks were called; what failed.
+        """Send without linger, wait until all is settled and callbacks ran; return what failed.
 
-        Cancellation: stops the wait only; the next flush tells what failed.
+        Cancellation: stops only the wait; the next flush reports what failed.
         """
         earlier, wait = self._begin()
         try:
@@ -207,7 +207,7 @@ class Flusher:
         return earlier.failure()
 
     async def until_settled(self, wait: FlushWait) -> None:
-        """Return when nothing of ``wait`` is pending.
+        """Return once nothing of ``wait`` is pending.
 
         Cancellation: leaves nothing behind.
         """
@@ -223,16 +223,16 @@ class Flusher:
         await settled
 
     def abandon(self, wait: FlushWait, earlier: FailureTally | None = None) -> None:
-        """Nobody waits any more: the next flush has to tell what failed."""
+        """Abandon ``wait``: the next flush will report what failed."""
         wait.listening = False
         if earlier is not None:
             self._failures.tally.merge(earlier)
         self._failures.tally.merge(wait.tally)
 
     async def close(self, closing: Closing[FlushFailed | None]) -> None:
-        """Take nothing more, flush as long as ``closing`` has time, give up what is left then.
+        """Flush until the deadline of ``closing``, then fail what is left; accept nothing more.
 
-        Where it is killed it can be called again, and goes on; ``failure`` tells what failed.
+        If it is interrupted it can be called again and continues; ``failure`` has what failed.
         """
         if self._close_began is None:
             self._close_began = self._clock.now()
@@ -252,16 +252,16 @@ class Flusher:
 
     @property
     def failure(self) -> FlushFailed | None:
-        """What ``close`` could not deliver."""
+        """The error for what ``close`` could not deliver; None without failures."""
         return self._not_flushed.failure()
 
     def give_up(self, error: KafkaError) -> None:
-        """Fail everything that isn't settled, at once: the producer is at its end."""
+        """Fail everything that isn't settled, at once: for fatal errors."""
         for _ in self._giving_up(error):
             pass
 
     def _giving_up(self, error: KafkaError) -> Generator[None, None, None]:
-        """The same, one parked record or one batch per step; answers may come in between."""
+        """Like ``give_up``, one waiting record or batch per step; responses may arrive between."""
         yield from self._admission.fail_waiting(error)
         while unsettled := [(b, b.outcome) for b in self._accumulator.seal_all()]:
             for batch, outcome in unsettled:
@@ -279,11 +279,11 @@ class Flusher:
         )
 
     def _begin(self) -> tuple[FailureTally, FlushWait]:
-        """What failed unseen before, and the wait for all that is here now."""
+        """Return earlier unseen failures, and a wait for all records that are pending now."""
         wait = FlushWait(urgent=True)
         for batch in self._accumulator.seal_all():
             batch.watch(wait)
-        for parked in self._admission.waiting_records.all_waiting():
-            if parked.waiter is None:
-                parked.watch(wait)
+        for record in self._admission.waiting_records.all_waiting():
+            if record.waiter is None:
+                record.watch(wait)
         return self._failures.take(), wait

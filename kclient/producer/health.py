@@ -1,4 +1,4 @@
-"""How a producer is: the value that ``Producer.health()`` gives. No behaviour."""
+"""The state of a producer: the value that ``Producer.health()`` returns. No behaviour."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProducerHealth(Snapshot):
-    """How a producer is.
+    """A snapshot of a producer's state.
 
     Attributes:
         client: Connections, metadata and internal tasks.
-        idempotent: Batches are numbered.
-        producer_id: Who numbers them; None without idempotence or before there is one.
+        idempotent: Batches carry sequence numbers.
+        producer_id: The producer id in use; None without idempotence or before there is one.
         producer_epoch: The newest epoch in use, likewise.
         buffered_bytes: Bytes of records that wait for their acknowledgement.
-        parked_records: Records and ``enqueue`` calls that wait for room or metadata.
-        unsettled_partitions: Partitions with batches that wait or are under way.
-        requests_in_flight: Produce requests whose answer is awaited.
+        parked_records: Records and ``enqueue`` calls that wait for memory or metadata.
+        unsettled_partitions: Partitions with batches that wait or are in flight.
+        requests_in_flight: Produce requests whose response is awaited.
         last_error: The latest failure of a batch or request as text; None if there was none, and
-            once the partition that it concerned has had a batch delivered.
+            once a batch of the partition concerned was delivered.
         last_error_age: Seconds since then; None without one.
-        ok: The client is ok, and nothing waits for room or metadata. It stays True while batches
-            are tried again or refused, which ``last_error`` shows, with ``unsettled_partitions``.
+        ok: The client is ok, and no record waits for memory or metadata. It stays True while
+            batches are retried or rejected, which ``last_error`` and ``unsettled_partitions`` show.
     """
 
     client: Health
@@ -44,9 +44,9 @@ class ProducerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client is ok, and nothing waits for room or metadata.
+        """True if the client is ok, and no record waits for memory or metadata.
 
-        An idle producer asks no broker, so it is ok until a record or a refresh of metadata (after
-        ``metadata_max_age`` seconds at most) finds them away.
+        An idle producer sends no requests, so it is ok until a record or a refresh of metadata
+        (after ``metadata_max_age`` seconds at most) finds the brokers unreachable.
         """
         return self.client.ok and self.parked_records == 0

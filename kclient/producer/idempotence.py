@@ -1,31 +1,31 @@
 """Sequence numbers and epochs: how retries neither double, lose nor reorder records (KIP-98, 360).
 
 Every batch of an idempotent producer carries (producer id, epoch, sequence). The leader appends a
-batch only if its sequence follows the last one of that id and epoch in the partition, answers a
-repeat of one of the last five with the same success, and refuses anything else. So:
+batch only if its sequence follows the last one of that id and epoch in the partition, acknowledges
+a duplicate of one of the last five with the same success, and rejects anything else. So:
 
-* A batch keeps the numbers of its first attempt for ever, whoever it is sent to.
-* A numbered batch that is given up (expired, refused) leaves a possible gap. Nobody knows yet
-  whether the log has it: the partition is UNRESOLVED, numbers no new batch, and learns from
-  the answers to the batches behind it. A success behind the gap proves that there is none.
-* A refusal of the first batch behind the gap, or nothing left to learn from, proves the gap, or
-  that the broker lost our state: the partition is BROKEN. It waits until no response is
-  outstanding and then starts at 0 under a new epoch. Only then are waiting batches renumbered, and
-  only those known not to be in the log. A broker that answers OUT_OF_ORDER behind a gap remembers
-  us now, but may have forgotten us before and taken a later batch first, since one that forgot
-  takes any number (since 2.5): so batches in doubt are repeated under their old numbers, one at a
-  time, before anything is renumbered. The log acknowledges those that it has and refuses the
-  others. Where the broker forgot us instead (UNKNOWN_PRODUCER_ID, or no gap that we know of), a
-  batch in doubt fails (``maybe_written``): a new number would hide it from the broker's check, and
-  it could be written twice.
-* A log that knows nothing of us takes any number: so a batch can be written before the one that was
-  sent before it and certainly refused. The earlier one fails then, instead of being renumbered and
-  written behind the later one; the same where the later one only may be written.
+* A batch keeps the numbers of its first attempt for ever, whichever broker it is sent to.
+* A numbered batch that fails (expired, rejected) leaves a possible gap. It is not known yet whether
+  the log has it: the partition is UNRESOLVED, numbers no new batch, and learns from the responses
+  to the batches behind it. A success behind the gap proves that there is none.
+* If the first batch behind the gap is rejected, or no batch is left to learn from, there is a gap,
+  or the broker lost our state: the partition is BROKEN. It waits until no response is outstanding
+  and then starts at 0 under a new epoch. Only then are waiting batches renumbered, and only those
+  known not to be in the log. A broker that responds OUT_OF_ORDER behind a gap remembers us now, but
+  may have forgotten us before and appended a later batch first, since a broker without state for
+  an id accepts any number (since 2.5): so batches in doubt are sent again under their old numbers,
+  one at a time, before anything is renumbered. The log acknowledges those that it has and rejects
+  the others. If the broker has forgotten us (UNKNOWN_PRODUCER_ID, or no gap that we know of), a
+  batch in doubt fails (``maybe_written``): a new number would hide it from the broker's duplicate
+  check, and it could be written twice.
+* A log without state for our id accepts any number: so a batch can be written although the one sent
+  before it was certainly rejected. The earlier one fails then, instead of being renumbered and
+  written behind the later one; likewise if it is uncertain whether the later one was written.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
-``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` beside its queue one
-partition's; the latter lives as long as the producer, whatever metadata says about the topic.
-Sequences are counted without end and wrap to 31 bits on the wire. Sans-IO.
+``ProducerIdentity`` is the producer's part of this; ``PartitionSequences``, next to the partition's
+queue, that of one partition, which lives as long as the producer, even if the topic leaves the
+metadata. Sequences are counted without end and wrap to 31 bits on the wire. Sans-IO.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class IdentityState(enum.Enum):
-    """What the producer has to number batches with."""
+    """The state of the producer's identity, which batches are numbered with."""
 
     ABSENT = "no usable id: ask for one when a batch needs it"
     REQUESTED = "InitProducerId is under way"
@@ -61,7 +61,7 @@ class IdentityState(enum.Enum):
 
 
 class IdentityEvent(enum.Enum):
-    """What happens to the producer's identity."""
+    """An event of the producer's identity."""
 
     REQUEST = "InitProducerId was sent"
     GRANT = "the cluster gave an id and epoch"
@@ -84,9 +84,9 @@ class ProducerIdentity:
     """The producer's id and its newest epoch.
 
     Attributes:
-        state: What there is.
+        state: The state in the machine.
         current: The identity that a partition takes when it starts (over).
-        error: Why the cluster refused last; None once it gave one.
+        error: The error of the last refusal; None once an identity was granted.
     """
 
     def __init__(self) -> None:
@@ -95,25 +95,25 @@ class ProducerIdentity:
         self.error: KafkaError | None = None
 
     def requested(self) -> None:
-        """InitProducerId is under way."""
+        """Note that InitProducerId was sent."""
         self._apply(IdentityEvent.REQUEST)
 
     def granted(self, producer_id: int, epoch: int) -> None:
-        """The cluster gave an identity."""
+        """Set the identity that the cluster granted."""
         self._apply(IdentityEvent.GRANT)
         self.error = None
         self.current = ProducerIdAndEpoch(producer_id, epoch)
 
     def refused(self, error: KafkaError) -> None:
-        """The cluster refuses, and not for a reason that passes by waiting."""
+        """Note that the cluster refused an identity with a permanent error."""
         self._apply(IdentityEvent.REFUSE)
         self.error = error
 
     def newer_than(self, previous: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
-        """An identity for a partition that is through with ``previous``; None: a new id is needed.
+        """Return an identity to replace ``previous`` in a partition; None if a new id is needed.
 
-        An epoch that another partition already moved to is as good as a further one, since this
-        partition's log never saw it.
+        An epoch that another partition already moved to serves as well as a further one, since this
+        partition's log has never seen it.
         """
         if self.state is not IdentityState.READY:
             return None
@@ -126,7 +126,7 @@ class ProducerIdentity:
         return self.current
 
     def fenced(self, previous: ProducerIdAndEpoch) -> None:
-        """A broker knows a newer owner of ``previous``: go on with another producer id."""
+        """Discard ``previous``, which was fenced by a newer owner: request another producer id."""
         if self.state is IdentityState.READY and previous == self.current:
             self._apply(IdentityEvent.EXHAUST)
 
@@ -135,7 +135,7 @@ class ProducerIdentity:
 
 
 class SequenceState(enum.Enum):
-    """What is known about one partition's numbers."""
+    """What is known about one partition's sequence numbers."""
 
     STEADY = "every number given is acknowledged or still on its way"
     UNRESOLVED = "a number was given up without knowing whether the log has it"
@@ -143,9 +143,9 @@ class SequenceState(enum.Enum):
 
 
 class SequenceEvent(enum.Enum):
-    """What happens to one partition's numbers."""
+    """An event of one partition's sequence numbers."""
 
-    GIVE_UP = "a numbered batch was expired or refused"
+    GIVE_UP = "a numbered batch has expired or was rejected"
     RESOLVE = "a batch behind the gap was written, so there is no gap"
     BREAK = "a gap is proven, or the broker forgot us"
     RENEW = "started over under a new identity"

@@ -1,9 +1,9 @@
-"""What users give a producer, and its conversion to what a batch takes: bytes and header tuples.
+"""Arguments of a producer, and their conversion to what a batch takes: bytes and header tuples.
 
-``Outgoing`` is one record with everything that ``send_many`` can be given about it; beside it the
-types of what the other methods take. The intake converts whatever isn't plain ``bytes`` already.
-Every failure is a ``SerializationFailed`` that names topic, role and type; content is only in it
-where the text of the serializer's own exception shows it. Sans-IO.
+``Outgoing`` is one record with every property that ``send_many`` supports; the other types are
+those of arguments of other methods. Admission converts arguments that aren't plain ``bytes``.
+Every failure is a ``SerializationFailed`` that names topic, role and type; it has content only if
+the text of the serializer's own exception shows it. Sans-IO.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HeadersArgument: TypeAlias = (
 
 
 Content: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None, int]
-"""A record as batches take it: timestamp, key, value, headers, and the bytes it is said to take."""
+"""A record as batches take it: timestamp, key, value, headers, and its size estimate in bytes."""
 LAST_TIMESTAMP = 2**63 - 2
-"""Of a record; the one behind it would be no int64 any more."""
+"""Latest timestamp of a record; one more must still be an int64."""
 _TO_MILLISECONDS = {
     "float": "of seconds: int(seconds * 1000)",
     "datetime": "of a datetime: int(when.timestamp() * 1000)",
@@ -35,18 +35,18 @@ _TO_MILLISECONDS = {
 
 
 class ArrowStream(Protocol):
-    """A table, as Arrow's PyCapsule interface has it."""
+    """A table in Arrow's PyCapsule interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Its batches, as a capsule."""
+        """Return its batches as a capsule."""
         ...
 
 
 class ArrowArray(Protocol):
-    """A record batch, likewise."""
+    """A record batch in Arrow's PyCapsule interface."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Its schema and its columns, as capsules."""
+        """Return its schema and its columns as capsules."""
         ...
 
 
@@ -57,10 +57,10 @@ class Outgoing(NamedTuple):
     """A record to send.
 
     Attributes:
-        value: What ``value_serializer`` takes; bytes-like or None without one.
-        key: What ``key_serializer`` takes; bytes-like or None without one.
+        value: An argument for ``value_serializer``; bytes-like or None without one.
+        key: An argument for ``key_serializer``; bytes-like or None without one.
         headers: (name, value) pairs.
-        partition: Where to; None lets the partitioner choose.
+        partition: Partition to write to; None lets the partitioner choose.
         timestamp: Int milliseconds since the epoch; None means now.
     """
 
@@ -72,7 +72,7 @@ class Outgoing(NamedTuple):
 
 
 def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
-    """``value`` as bytes, copied if it is another bytes-like object."""
+    """Return ``value`` as bytes, copied if it is another bytes-like object."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -89,7 +89,7 @@ def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
 
 
 def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -> bytes | None:
-    """``value`` through the user's ``serializer``."""
+    """Return ``value`` as converted by the application's ``serializer``."""
     try:
         data = serializer(topic, value)
     except KafkaError as error:
@@ -118,7 +118,7 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
 
 
 def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
-    """Headers as a tuple of (str, bytes | None), and the most bytes they take in a batch."""
+    """Return headers as (str, bytes | None) tuples, and the most bytes they take in a batch."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     size = 0
     checked: list[tuple[str, bytes | None]] = []
@@ -146,7 +146,7 @@ def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
 
 
 def _no_pair(given: object) -> str | None:
-    """What to say of an item of headers that is no pair; None of one that is."""
+    """Return an error text for an item of headers that is no pair; None if it is one."""
     kind = a_or_an(type(given).__name__)
     if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
         if not isinstance(given, Sized) or len(given) == 2:
@@ -156,7 +156,7 @@ def _no_pair(given: object) -> str | None:
 
 
 def checked_timestamp(timestamp: Any) -> int:
-    """``timestamp`` as int milliseconds since the epoch."""
+    """Return ``timestamp`` as int milliseconds since the epoch; InvalidArgument if it isn't."""
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise InvalidArgument(
             f"timestamp must be an int of milliseconds, not {a_or_an(type(timestamp).__name__)}",
@@ -168,7 +168,7 @@ def checked_timestamp(timestamp: Any) -> int:
 
 
 def checked_partition(partition: Any) -> int:
-    """``partition`` as a partition index."""
+    """Return ``partition`` as a partition index; InvalidArgument if it isn't one."""
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise InvalidArgument(f"partition must be an int, not {a_or_an(type(partition).__name__)}")
     if not 0 <= partition < 2**31:

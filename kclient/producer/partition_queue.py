@@ -1,25 +1,25 @@
 """The batches of one partition, in order, and which of them may be sent now.
 
 ``sealed`` holds batches that were never sent, ``outstanding`` those that were and are not settled:
-in flight, waiting for a retry, or abandoned while their answer is awaited. Both together are the
-order of the log. The rules that keep it:
+in flight, waiting for a retry, or abandoned while their response is awaited. Both together are in
+the order of the log. The rules that keep it:
 
 * At most ``max_in_flight`` are outstanding, and only one until the first of an identity is
   acknowledged. From the oldest outstanding one on, at most five were sent, acknowledged ones
-  included: that is what brokers remember, and they must know a repeat when they see it.
+  included: brokers remember that many, and must recognise a duplicate.
 * As soon as one must be retried, only the first outstanding one is sent, one at a time.
-* A gap in the numbers stops new batches (see ``idempotence``); a proven one stops all, until
-  every response is in and batches in doubt were repeated, one at a time, to learn whether the log
-  has them; then the waiting ones are renumbered under a new epoch.
+* A gap in the sequence numbers stops new batches (see ``idempotence``); a proven gap stops all,
+  until every response has arrived and batches in doubt were sent again, one at a time, to learn
+  whether the log has them; then the waiting ones are renumbered under a new epoch.
 * A batch that is too large for the broker is split in place, within its own numbers.
-* When the topic was created again, its new log knows nothing of our numbers. What was sent keeps
-  them, since nobody knows which of the two logs it came to; what follows waits for that, and then
-  starts over.
+* When the topic was recreated, its new log has none of our sequence numbers. Batches that were sent
+  keep theirs, since either log may have received them; those behind wait for the responses, and
+  then the numbers start over.
 
-One source, two builds: compiled as ``_partition_queue_c`` with the C types of its ``.pxd``; others
-take ``PartitionQueue`` from ``_compiled``. The accumulator owns these queues; the sender drives
-them. The numbers of its batches are a state machine of its own, ``PartitionSequences``;
-``idempotence`` has the theory. Sans-IO.
+One source, two builds: compiled as ``_partition_queue_c`` with the C types of its ``.pxd``; other
+modules import ``PartitionQueue`` from ``_compiled``. The accumulator owns these queues; the sender
+drives them. The numbers of its batches are a state machine of its own, ``PartitionSequences``;
+``idempotence`` describes the theory. Sans-IO.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if not cython.compiled:  # else the .pxd has them
 WINDOW = 5
 """Batches of a producer id that a leader remembers (Kafka's NUM_BATCHES_TO_RETAIN)."""
 SMALLEST_LIMIT = 512
-"""Bytes below which a batch limit learned from MESSAGE_TOO_LARGE doesn't go."""
+"""Lower bound, in bytes, of a batch limit that was learned from MESSAGE_TOO_LARGE."""
 _SEALED = BatchState.SEALED
 _RETRYING = BatchState.RETRYING
 _SEND = BatchEvent.SEND
@@ -59,14 +59,14 @@ _UNRESOLVED = SequenceState.UNRESOLVED
 
 @cython.cclass
 class PartitionSequences:
-    """One partition's numbering.
+    """The sequence numbers of one partition.
 
     Attributes:
-        state: What is known.
-        identity: Who numbers; None before the first batch.
-        next: Count that the next new batch gets.
-        acked_end: Count after the last acknowledged record.
-        gap_end: Count after the last batch that was given up, while UNRESOLVED.
+        state: What is known about them.
+        identity: Producer id and epoch in use; None before the first batch.
+        next: Sequence that the next new batch gets.
+        acked_end: Sequence after the last acknowledged record.
+        gap_end: Sequence after the last batch that failed without being resolved, in UNRESOLVED.
     """
 
     __slots__ = ("acked_end", "gap_end", "identity", "next", "state")
@@ -79,27 +79,27 @@ class PartitionSequences:
         self.gap_end = 0
 
     def take(self, count: int) -> int:
-        """Give ``count`` numbers away; return the first."""
+        """Allocate ``count`` numbers; return the first."""
         first = self.next
         self.next += count
         return first
 
     def acknowledged(self, end: int) -> None:
-        """The log has everything before ``end``."""
+        """Note that the log has everything before ``end``."""
         if end > self.acked_end:
             self.acked_end = end
         if self.state is _UNRESOLVED and self.acked_end >= self.gap_end:
             self._apply(SequenceEvent.RESOLVE)
 
     def given_up(self, end: int) -> None:
-        """A batch whose numbers end at ``end`` won't be sent again."""
+        """Note that a batch whose numbers end at ``end`` won't be sent again."""
         if end <= self.acked_end:
             return  # a later batch was written, so the log has this one as well
         self.gap_end = max(self.gap_end, end)
         self._apply(SequenceEvent.GIVE_UP)
 
     def broken(self) -> None:
-        """The numbers can't go on."""
+        """Note that the numbers can't be continued."""
         self._apply(SequenceEvent.BREAK)
 
     def start(self, identity: ProducerIdAndEpoch) -> None:
@@ -123,17 +123,17 @@ class PartitionQueue:
     """One partition's batches.
 
     Args:
-        open_batches: Those that take records, of all partitions of the topic.
+        open_batches: The open batches of all partitions of the topic.
 
     Attributes:
         topic: Topic name.
         index: Partition index.
-        topic_partition: Both.
-        leader: Node id of the leader as last heard, -1 without one.
-        leader_epoch: Of the last leader that had one, -1 where brokers don't tell.
+        topic_partition: Topic and partition.
+        leader: Node id of the last known leader, -1 without one.
+        leader_epoch: Of the last leader that had one, -1 where brokers don't report it.
         sealed: Batches that were never sent, oldest first.
         outstanding: Batches that were sent and aren't settled, in the order of the log.
-        sequences: The numbering; None without idempotence.
+        sequences: The sequence numbers; None without idempotence.
         batch_limit: Bytes of a new batch.
         filled: Bytes of the batch that was sealed last.
     """
@@ -182,17 +182,17 @@ class PartitionQueue:
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
-        self._doubted_end = 0  # count after the last batch given up that the log may have
+        self._doubted_end = 0  # sequence after the last failed batch that the log may have
         self._forgotten = False
         self._log_is_new = False
 
     @property
     def open(self) -> ProducerBatch | None:
-        """The batch that takes records, or None."""
+        """The batch that accepts records, or None."""
         return self._open_batches[self.index]
 
     def begin(self, batch: ProducerBatch) -> None:
-        """Have ``batch`` take records from now on; there is none that does."""
+        """Make ``batch`` the open batch; there must be none."""
         self._open_batches[self.index] = batch
 
     @property
@@ -202,11 +202,11 @@ class PartitionQueue:
 
     @property
     def idle(self) -> bool:
-        """Nothing is waiting or under way."""
+        """True if no batch is waiting or in flight."""
         return self._open_batches[self.index] is None and not self.sealed and not self.outstanding
 
     def needs_identity(self) -> bool:
-        """A batch waits, but there is no number to give to it before there is an identity."""
+        """Return whether a batch waits that can't be numbered without a new identity."""
         sequences = self.sequences
         if sequences is None:
             return False
@@ -215,11 +215,11 @@ class PartitionQueue:
         return sequences.identity is None and (bool(self.sealed) or self.open is not None)
 
     def drained(self) -> bool:
-        """No answer is awaited."""
+        """Return whether no response is awaited."""
         return all(batch.state not in UNDER_WAY for batch in self.outstanding)
 
     def seal_open(self) -> ProducerBatch | None:
-        """Close the open batch to more records; None if there is none."""
+        """Close the open batch to more records and return it; None if there is none."""
         batch = self._open_batches[self.index]
         if batch is not None:
             builder = batch.seal()
@@ -231,7 +231,7 @@ class PartitionQueue:
         return batch
 
     def next_batch(self, now: float) -> ProducerBatch | None:
-        """The batch that may be sent now, or None. An open one that has lingered is sealed."""
+        """Return the batch that may be sent now, or None. Seal an open one that has lingered."""
         if self._retrying:
             return self.next_repeat(now)
         if not self.sealed:
@@ -246,14 +246,14 @@ class PartitionQueue:
         return head if head.retry_at <= now else None
 
     def next_repeat(self, now: float) -> ProducerBatch | None:
-        """The batch that is to be sent again now, or None."""
+        """Return the batch that is to be sent again now, or None."""
         head = self._next_repeat() if self._retrying else None
         return head if head is not None and head.retry_at <= now else None
 
     def set_leader(self, leader: int, epoch: int) -> None:
-        """``leader`` is who to send to now. No wait that the one before caused goes on.
+        """Set the broker to send to; with a new epoch, end back-offs that the old leader caused.
 
-        Without another epoch it may be that brokers name two in turn: then waits go on.
+        Without a new epoch brokers may be naming two leaders alternately: then back-offs go on.
         """
         self.leader = leader
         if leader < 0 or epoch < 0 or epoch == self.leader_epoch:
@@ -264,7 +264,7 @@ class PartitionQueue:
             batch.retry_at = 0.0
 
     def may_send_new(self) -> bool:
-        """A batch that was never sent could go now."""
+        """Return whether a batch that was never sent may be sent now."""
         if self._retrying or len(self.outstanding) >= self._max_in_flight or self._log_is_new:
             return False
         sequences = self.sequences
@@ -274,13 +274,13 @@ class PartitionQueue:
             return False
         if not self.outstanding:
             return True
-        # A leader that knows nothing of us takes any number, so the first must be there first.
-        # And it must still know the oldest, although later ones may be acknowledged already.
+        # A leader without state for our id accepts any number, so the first must be acknowledged
+        # first. And it must still remember the oldest, although later ones may be acknowledged.
         window = self._next_ordinal - self.outstanding[0].ordinal
         return sequences.acked_end > 0 and window < WINDOW
 
     def retry_due(self) -> float | None:
-        """When the next batch's back-off ends; None if nothing waits for that."""
+        """Return when the next batch's back-off ends; None if no batch waits for that."""
         if self._retrying:
             head = self._next_repeat()
             return None if head is None else head.retry_at
@@ -289,7 +289,8 @@ class PartitionQueue:
     def _next_repeat(self) -> ProducerBatch | None:
         """Return the batch that is to be sent again, with its old numbers; None for none now.
 
-        With broken numbering it is one in doubt: a broker that remembers this producer knows it.
+        With broken numbering that is one in doubt: a broker that remembers this producer
+        recognises it.
         """
         sequences = self.sequences
         if sequences is None or sequences.state is not _BROKEN:
@@ -303,9 +304,9 @@ class PartitionQueue:
         return None
 
     def adopt(self, identity: ProducerIdAndEpoch) -> None:
-        """Start, or start over, under ``identity``. Waiting batches of the old one are renumbered.
+        """Start, or start over, under ``identity``; renumber waiting batches of the old one.
 
-        Only to be called when ``needs_identity()``.
+        Must be called only when ``needs_identity()`` is true.
         """
         sequences = self.sequences
         if sequences is None:
@@ -324,7 +325,7 @@ class PartitionQueue:
         self._retrying = 0
 
     def sent(self, batch: ProducerBatch) -> bool:
-        """``batch``, from ``next_batch``, goes into a request; whether others wait behind it."""
+        """Put ``batch``, from ``next_batch``, in flight; return whether others wait behind it."""
         first_time = batch.state is _SEALED
         batch.apply(_SEND)
         if batch.flushes is not None and not batch.attempts:
@@ -344,15 +345,15 @@ class PartitionQueue:
         return bool(self.sealed) or self._open_batches[self.index] is not None
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Everything before ``batch`` is settled."""
+        """Return whether everything before ``batch`` is settled."""
         return bool(self.outstanding) and self.outstanding[0] is batch
 
     def is_broken(self) -> bool:
-        """The numbering is broken: what is sent only finds out what the log has."""
+        """Return whether the numbers are broken: sending then only shows what the log has."""
         return self.sequences is not None and self.sequences.state is _BROKEN
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """The broker has ``batch``."""
+        """Complete ``batch``, which the broker has."""
         batch.apply(_ACKNOWLEDGE)
         outstanding, sequences = self.outstanding, self.sequences
         if outstanding[0] is batch:
@@ -365,7 +366,7 @@ class PartitionQueue:
                 self._conclude()
 
     def retry(self, batch: ProducerBatch, at: float) -> None:
-        """The attempt failed; send ``batch`` again, not before ``at``. An abandoned one is over."""
+        """Have ``batch`` sent again, not before ``at``; an abandoned one is dropped instead."""
         if batch.apply(BatchEvent.RETRY) is _RETRYING:
             batch.retry_at = at
             self._retrying += 1
@@ -374,14 +375,14 @@ class PartitionQueue:
             self._give_up(batch)
 
     def rejected(self, batch: ProducerBatch) -> None:
-        """``batch`` is given up, wherever it is (an open one must be sealed first)."""
+        """Remove ``batch``, which has failed, in any state (an open one must be sealed first)."""
         was_retrying = batch.state is _RETRYING
         was_sent = batch.state is not _SEALED
         batch.apply(BatchEvent.REJECT)
         self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
     def expired(self, batch: ProducerBatch) -> None:
-        """``delivery_timeout`` passed for ``batch``; one under way stays until its answer."""
+        """Expire ``batch`` (``delivery_timeout``); one in flight stays until its response."""
         if batch is self.open:
             self.seal_open()
         was_retrying = batch.state is _RETRYING
@@ -390,32 +391,32 @@ class PartitionQueue:
             self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
     def topic_recreated(self) -> None:
-        """The topic was created again: new batches start over, once the old ones are settled."""
+        """Start the numbers over for a recreated topic, once the old batches are settled."""
         if self.sequences is not None and self.sequences.identity is not None:
             self._log_is_new = True
             self._conclude()
 
     def lost_numbering(self, *, gap_proven: bool) -> None:
-        """The numbers can't go on: start over once every response is in.
+        """Mark the numbers as broken: start over once every response has arrived.
 
-        With ``gap_proven`` the broker refused a batch behind a known gap, so it remembers this
-        producer, unless it forgot it before the first batch behind the gap: repeating those in
-        doubt settles that. Without, its log may well have what it doesn't remember.
+        With ``gap_proven`` the broker rejected a batch behind a known gap, so it remembers this
+        producer, unless it forgot it before the first batch behind the gap: sending those in doubt
+        again shows which. Without, its log may well have batches that it doesn't remember.
         """
         if self.sequences is not None:
             self._forgotten = self._forgotten or not gap_proven
             self.sequences.broken()
 
     def refused_behind_gap(self, batch: ProducerBatch) -> None:
-        """The log doesn't have ``batch``, unless it has it in other pieces."""
+        """Note that the log doesn't have ``batch``, unless in other parts of a split."""
         if not self._forgotten and not batch.split_in_doubt:
             batch.maybe_written = False
 
     def doubtful(self) -> list[ProducerBatch]:
-        """Batches that must not be renumbered.
+        """Return the batches that must not be renumbered.
 
-        The log may have them, or has or may have batches that were sent behind them, and they
-        would come behind those.
+        Either the log may have them, or it has or may have batches that were sent behind them, so
+        that renumbering would reorder them.
         """
         sequences = self.sequences
         acked_end = 0 if sequences is None else sequences.acked_end
@@ -430,7 +431,7 @@ class PartitionQueue:
         return found
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Put smaller batches in the place of ``batch``, which was too large for the broker."""
+        """Replace ``batch``, which was too large for the broker, by smaller ones; return them."""
         builder = batch.records()
         limit = builder.size_bytes // 2
         parts = [self._part(batch, part) for part in builder.split(limit)]
@@ -467,7 +468,7 @@ class PartitionQueue:
         return part
 
     def _left(self, batch: ProducerBatch) -> None:
-        """Those who wait for ``batch`` needn't count it as unsent any more."""
+        """Have the flushes of ``batch`` no longer count it as unsent."""
         for wait in batch.flushes or ():
             wait.left(batch.reserved)
 
@@ -490,7 +491,7 @@ class PartitionQueue:
         self._conclude()
 
     def _conclude(self) -> None:
-        """With nothing outstanding there is nothing left to learn about a gap from."""
+        """Break unresolved numbers when no outstanding batch is left to resolve the gap."""
         sequences = self.sequences
         if sequences is None or self.outstanding:
             return

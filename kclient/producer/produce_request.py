@@ -1,12 +1,12 @@
-"""One Produce request: the batches that travel in it, and its bytes and its response's without an
+"""One Produce request: its batches, its encoding, and the decoding of its response, both without an
 object per batch.
 
-The sender makes a ``BatchRequest`` per request. Its message, an ``EncodedProduceRequest``, is built
-only when the connection is there and its version known, so a batch whose time was over before that
-isn't in it. The network writes it and decodes the response as ``PlainProduceResponse``. Both pass
-for the generated messages, only faster: a request is joined from the batches' own buffers in one
-copy, and of a response without errors the fixed rows are read at once. Whatever else a response
-says is left to the generated code, and so is everything that is wrong with it. Sans-IO.
+The sender creates a ``BatchRequest`` per request. Its message, an ``EncodedProduceRequest``, is
+built only when the connection is ready and its version known, so a batch that expired before that
+isn't in it. The network writes it and decodes the response as ``PlainProduceResponse``. Both stand
+in for the generated messages, only faster: a request is joined from the batches' own buffers in one
+copy, and the fixed rows of a response without errors are read at once. A response with anything
+else in it, or with invalid bytes, is left to the generated code. Sans-IO.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 FIRST_WITH_ZSTD = 7
-"""KIP-110: older brokers can't read zstd and must not be given any."""
+"""KIP-110: older brokers can't read zstd and must not be sent any."""
 _UNSAID: dict[int, Row] = {}
 _NO_ID = bytes(16)
 _IN_FLIGHT = BatchState.IN_FLIGHT
@@ -67,21 +67,21 @@ _THROTTLE_AND_TAGS = struct.Struct(">iB")
 _NOTHING_MORE = (1, 0, 0)
 """The end of a row without errors of records, message and tags."""
 EncodedBatch: TypeAlias = tuple[int, bytes, Buffer]
-"""One batch: the index of its partition, its header, and what follows: the builder's own buffer,
-which doesn't change any more."""
+"""One batch: the index of its partition, its header, and its body: the builder's own buffer, which
+doesn't change any more."""
 Row: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 """Index, error code, base offset, log append time, log start offset, and ``_NOTHING_MORE``."""
 
 
 class CurrentLeader(NamedTuple):
-    """A broker's word on who leads a partition now (KIP-951)."""
+    """The current leader of a partition as reported by a broker (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
 
 
 class PartitionResponse(NamedTuple):
-    """What the broker says about one batch."""
+    """The part of a response that concerns one batch."""
 
     code: int
     base_offset: int = -1
@@ -104,12 +104,12 @@ class BatchRequest:
         view: Has the ids of the topics.
 
     Attributes:
-        topics: Theirs with their ids, zeros where they have none.
-        max_version: The newest version that can carry all of it; None for any. From v13 on topics
+        topics: The batches' topics with their ids, zeros for topics without one.
+        max_version: The newest version that can carry all batches; None for any. From v13 on topics
             are named by id only, which topics of an old cluster don't have.
-        lingered: How many went since their time was over, and not since they were full.
-        encoded: The message was built, so a broker may have seen what is in it.
-        version: Of the message.
+        lingered: Batches that are sent because their linger is over, not because they are full.
+        encoded: The message was built, so a broker may have received the batches in it.
+        version: Version of the message.
     """
 
     def __init__(
@@ -142,7 +142,11 @@ class BatchRequest:
         self._included: dict[ProducerBatch, None] = {}
 
     def message(self, version: int) -> EncodedProduceRequest:
-        """The request for ``version``, without the batches whose time is over."""
+        """Return the request for ``version``, without the batches that have expired.
+
+        Raises:
+            NoCommonVersion: The batches are zstd, which ``version`` doesn't support.
+        """
         if self._codec is Compression.ZSTD and version < FIRST_WITH_ZSTD:
             raise NoCommonVersion(
                 f"broker {self.node_id} speaks Produce v{version}, but zstd needs "
@@ -167,13 +171,13 @@ class BatchRequest:
         return EncodedProduceRequest(self._acks, self._timeout_ms, list(topics.values()))
 
     def carries(self, batch: ProducerBatch) -> bool:
-        """``batch`` is in the message that was built."""
+        """Return whether ``batch`` is in the message that was built."""
         return batch in self._included
 
     def answers(
         self, response: PlainProduceResponse | ProduceResponse | None
     ) -> dict[ProducerBatch, PartitionResponse]:
-        """What was said about each batch in the message; no response is expected with acks=0.
+        """Return the response to each batch in the message; with acks=0 there is no ``response``.
 
         A batch that the response leaves out gets NETWORK_EXCEPTION: it is sent again, and whether
         it was written is not known until then.
@@ -183,31 +187,31 @@ class BatchRequest:
         if not isinstance(response, PlainProduceResponse):
             return self._full_answers(response)
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        answers: dict[ProducerBatch, PartitionResponse] = {}
+        responses: dict[ProducerBatch, PartitionResponse] = {}
         for batch in self._included:
             queue = batch.queue
             name = self.topics[queue.topic] if by_id else queue.topic
             row = response.topics.get(name, _UNSAID).get(queue.index)
             if row is None:
-                answers[batch] = _answer(None)
-            else:  # not through its constructor, which is Python and costs three times as much
+                responses[batch] = _answer(None)
+            else:  # bypasses the constructor, which is Python and costs three times as much
                 terms = (row[1], row[2], row[3], row[4], None, (), None)
-                answers[batch] = tuple.__new__(PartitionResponse, terms)
-        return answers
+                responses[batch] = tuple.__new__(PartitionResponse, terms)
+        return responses
 
     def _full_answers(self, response: ProduceResponse) -> dict[ProducerBatch, PartitionResponse]:
-        said: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
+        by_partition: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
         for topic in response.responses:
             named = bytes(topic.topic_id) if by_id else topic.name
             for part in topic.partition_responses:
-                said[named, part.index] = part
-        answers: dict[ProducerBatch, PartitionResponse] = {}
+                by_partition[named, part.index] = part
+        responses: dict[ProducerBatch, PartitionResponse] = {}
         for batch in self._included:
             topic_name = batch.queue.topic
             name = self.topics[topic_name] if by_id else topic_name
-            answers[batch] = _answer(said.get((name, batch.queue.index)))
-        return answers
+            responses[batch] = _answer(by_partition.get((name, batch.queue.index)))
+        return responses
 
 
 def _answer(part: PartitionProduceResponse | None) -> PartitionResponse:
@@ -234,9 +238,9 @@ class TopicBatches(NamedTuple):
     """The batches for one topic.
 
     Attributes:
-        name: Of the topic.
-        topic_id: Its id; needed from v13 on.
-        batches: Its batches.
+        name: Topic name.
+        topic_id: Topic id; needed from v13 on.
+        batches: The encoded batches.
     """
 
     name: str
@@ -248,7 +252,7 @@ class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
     """A Produce request over batches that are encoded already.
 
     Attributes:
-        topics: What is in it.
+        topics: The batches by topic.
     """
 
     __slots__ = ("topics",)
@@ -262,7 +266,7 @@ class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
 
     @property
     def topic_data(self) -> list[TopicProduceData]:  # type: ignore[override]
-        """The same as generated structures, which copies all of it; for tests and diagnosis."""
+        """The topics as generated structures, with a copy of all bytes; for tests and diagnosis."""
         return [
             TopicProduceData(
                 name=topic.name,
@@ -276,7 +280,7 @@ class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
         ]
 
     def pieces(self, version: int) -> list[Buffer]:
-        """The message in ``version``, to be joined."""
+        """Return the message in ``version`` as pieces to be joined."""
         terms = _TERMS(self.acks, self.timeout_ms)
         if version >= FIRST_FLEXIBLE:
             start = bytearray(b"\0" + terms)
@@ -331,10 +335,10 @@ def _add_classic(pieces: list[Buffer], topic: TopicBatches) -> None:
 
 
 class PlainProduceResponse(Response):
-    """An answer that says no more about any batch than the fixed fields, and no new leaders.
+    """A response with only the fixed fields for each batch: no errors per record, no new leaders.
 
     Attributes:
-        topics: Per topic, named as in the request, the row of each partition by its index.
+        topics: By topic, named as in the request, the row of each partition by its index.
         throttle_time_ms: As in the generated class.
     """
 
@@ -354,7 +358,7 @@ class PlainProduceResponse(Response):
     def decode(  # type: ignore[override]
         cls, data: Buffer, version: int, offset: int = 0
     ) -> PlainProduceResponse | ProduceResponse:
-        """The answer; as the generated class where it says more, or where anything is wrong.
+        """Decode a response, as the generated class if it has more fields or is malformed.
 
         Raises:
             ProtocolError: The bytes are no such message.
@@ -373,13 +377,13 @@ EncodedProduceRequest.RESPONSE = PlainProduceResponse  # type: ignore[assignment
 
 
 def _count(data: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """A count plus one."""
+    """Read a count plus one."""
     count = data[pos]
     return (count, pos + 1) if count < _ONE_BYTE else read_uvarint(data, pos, end)
 
 
 def _read_quickly(data: Buffer, version: int, pos: int) -> PlainProduceResponse | None:
-    """The answer, if it has no more than fixed rows. Raises DECODE_ERRORS."""
+    """Decode a response that has only fixed rows; None for others. Raises DECODE_ERRORS."""
     end = len(data)
     topics: dict[str | bytes, dict[int, Row]] = {}
     topic_count, pos = _count(data, pos, end)

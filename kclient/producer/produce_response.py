@@ -1,10 +1,10 @@
-"""What follows for batches from a Produce response, or from none: the producer's retry rules.
+"""Handling of Produce responses and failed requests: the producer's retry rules.
 
-The sender hands every outcome of a request to ``ProduceResponseHandler``, and every batch past its
-deadline. ``action_for`` decides what an error means for a batch, the only place that does; the
-handler carries it out on queues, deliveries, memory, flushes, counters and hooks, and passes on to
-metadata what brokers said about leaders. The flags of the error table are facts; the rules about
-order are in ``partition_queue``. Sans-IO.
+The sender passes every outcome of a request to ``ProduceResponseHandler``, and every batch past its
+deadline. ``action_for`` alone decides what an error means for a batch; the handler applies that to
+queues, deliveries, memory, flushes, counters and hooks, and forwards leader hints from brokers to
+metadata. The flags of the error table are facts; the rules about order are in ``partition_queue``.
+Sans-IO.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MAYBE_WRITTEN = frozenset(
 )
 _MAYBE_WRITTEN_WHILE_REPLICATING = frozenset(
     {
-        # With acks=all the leader has appended already when it loses the partition meanwhile.
+        # With acks=all the leader may lose the partition after it has appended the batch.
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -72,36 +72,36 @@ _MAYBE_WRITTEN_WHILE_REPLICATING = frozenset(
 )
 logger = logging.getLogger("kclient.producer")
 _SOON = Backoff(0.01, 0.16)
-"""Waits for a broker to learn that it leads."""
+"""Back-off while a newly elected leader doesn't know of its election yet."""
 _NOBODY_ASKED, _TOLD_SOON = 4, 8
-"""Attempts after which others are asked, since a broker that doesn't know it may be right, and
-after which there is no hurry any more."""
+"""Attempts after which metadata is refreshed, since a broker that denies to be the leader may be
+right, and after which the normal back-off applies."""
 _code_of = itemgetter(0)
 
 
 class ResponseAction(enum.Enum):
-    """What to do about a batch after an answer."""
+    """What to do with a batch after a response."""
 
     COMPLETE = "the log has it"
     RETRY = "send the same bytes with the same numbers again"
     SPLIT = "send it again in smaller batches, within its numbers"
     BUMP_EPOCH = "the numbering is broken: renumber under a new epoch, then send again"
     NEW_PRODUCER_ID = "another owner has our producer id: the same under a new id"
-    REJECT = "give it up"
+    REJECT = "fail it"
 
 
 def action_for(
     code: int, record_count: int, *, first: bool, numbered: bool, log_start_known: bool
 ) -> ResponseAction:
-    """The verdict on a batch answered with ``code``.
+    """Return the action for a batch whose response has ``code``.
 
     Args:
-        code: Error code of the partition in the answer.
+        code: Error code of the partition in the response.
         record_count: Records of the batch.
         first: Everything sent before it in its partition is settled, or the numbering is broken
             already.
         numbered: It carries sequence numbers.
-        log_start_known: The answer told where the partition's log starts.
+        log_start_known: The response has the start offset of the partition's log.
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return ResponseAction.COMPLETE
@@ -109,7 +109,7 @@ def action_for(
         return ResponseAction.SPLIT if record_count > 1 else ResponseAction.REJECT
     if numbered and code in _NUMBERING:
         if not first:
-            return ResponseAction.RETRY  # it only stumbled over what is missing before it
+            return ResponseAction.RETRY  # only because a batch before it is missing in the log
         if code == ErrorCode.UNKNOWN_PRODUCER_ID and not log_start_known:
             return ResponseAction.RETRY
         return ResponseAction.NEW_PRODUCER_ID if code in _DISOWNED else ResponseAction.BUMP_EPOCH
@@ -118,25 +118,25 @@ def action_for(
 
 
 def may_be_written(code: int, *, acks_all: bool) -> bool:
-    """An attempt answered with ``code`` may have left the batch in the log."""
+    """Return whether the batch may be in the log after an attempt that got ``code``."""
     if code not in TABLE or code in _MAYBE_WRITTEN:
         return True
     return acks_all and code in _MAYBE_WRITTEN_WHILE_REPLICATING
 
 
 def wants_metadata(code: int) -> bool:
-    """The answer says that our view of the cluster is old."""
+    """Return whether ``code`` means that our view of the cluster is stale."""
     info = TABLE.get(code)
     return info is not None and info.refresh_metadata
 
 
 def doubts_connection(code: int) -> bool:
-    """Bytes came to the broker otherwise than we wrote them: the same ones may pass elsewhere."""
+    """Return whether ``code`` means damage on the way to the broker: use another connection."""
     return code in _DAMAGED
 
 
 class ProduceResponseHandler:
-    """Settles the batches of one producer."""
+    """Completes, retries or fails the batches of one producer."""
 
     def __init__(
         self,
@@ -157,24 +157,24 @@ class ProduceResponseHandler:
         self._delivery_timeout = config.delivery_timeout
         self._acks_all = config.acks == "all"
         self.last_error: KafkaError | None = None
-        """The latest failure of a batch or request, for ``health()``; None once the partition that
-        it concerned has had a batch delivered."""
+        """The latest failure of a batch or request, for ``health()``; None once a batch of the
+        partition concerned was delivered."""
         self.last_error_at = 0.0
         self.no_identity: Exception | None = None
-        """Why the latest request for a producer id failed; None after one that didn't."""
+        """Why the latest request for a producer id failed; None after a successful one."""
         self.largest = 0
         """Records of the largest batch so far."""
         self._last_failed: PartitionQueue | None = None
-        self._batches = self._records = self._bytes = 0  # delivered; there may be very many
+        self._batches = self._records = self._bytes = 0  # delivered; ints, as there may be many
         self._counters.gauge("producer.batches_delivered", lambda: self._batches)
         self._counters.gauge("producer.records_delivered", lambda: self._records)
         self._counters.gauge("producer.bytes_delivered", lambda: self._bytes)
 
     def note(self, error: KafkaError, now: float, queue: PartitionQueue | None = None) -> None:
-        """Remember ``error`` for ``health()``, until ``queue`` (or any) has a success."""
+        """Keep ``error`` for ``health()`` until a batch of ``queue`` (or any) is delivered."""
         self.last_error, self.last_error_at, self._last_failed = error, now, queue
 
-    # A request came back.
+    # Completed requests.
 
     def response_received(
         self,
@@ -182,29 +182,29 @@ class ProduceResponseHandler:
         response: PlainProduceResponse | ProduceResponse | None,
         now: float,
     ) -> bool:
-        """The broker answered, or the request is written and no answer is expected.
+        """Handle a response, or None once a request that expects no response is written.
 
         Returns:
-            Whether the connection that it went over is to be made anew.
+            Whether the connection that it went over should be replaced.
         """
-        answers = request.answers(response)
-        errors = set(map(_code_of, answers.values()))
+        responses = request.answers(response)
+        errors = set(map(_code_of, responses.values()))
         errors.discard(0)
         if errors:
-            self._take_hints(answers, response)
+            self._take_hints(responses, response)
         for batch in request.batches:
             batch.request = None
-            answer = answers.get(batch)
-            if answer is None:
+            partition_response = responses.get(batch)
+            if partition_response is None:
                 self._not_sent(batch, request.node_id, now)
-            elif answer.code == 0:
-                self._written(batch, answer, now)
+            elif partition_response.code == 0:
+                self._written(batch, partition_response, now)
             else:
-                self._settle(batch, answer, request.node_id, now)
+                self._settle(batch, partition_response, request.node_id, now)
         return any(map(doubts_connection, errors))
 
     def request_failed(self, request: BatchRequest, error: KafkaError, now: float) -> None:
-        """The request failed as a whole."""
+        """Handle the failure of a whole request."""
         self.note(error, now, request.batches[0].queue if request.batches else None)
         unsent = not request.encoded or isinstance(error, BrokerUnreachable)
         for batch in request.batches:
@@ -218,54 +218,54 @@ class ProduceResponseHandler:
                 self._retry(batch, now + self._delay(batch, request.node_id), error)
 
     def _settle(
-        self, batch: ProducerBatch, answer: PartitionResponse, node_id: int, now: float
+        self, batch: ProducerBatch, response: PartitionResponse, node_id: int, now: float
     ) -> None:
         queue = batch.queue
-        verdict = action_for(
-            answer.code,
+        action = action_for(
+            response.code,
             batch.record_count,
             first=queue.is_first(batch) or queue.is_broken(),
             numbered=batch.sequence >= 0,
-            log_start_known=answer.log_start_offset >= 0,
+            log_start_known=response.log_start_offset >= 0,
         )
-        if verdict is ResponseAction.COMPLETE:
-            self._written(batch, answer, now)
+        if action is ResponseAction.COMPLETE:
+            self._written(batch, response, now)
             return
-        if may_be_written(answer.code, acks_all=self._acks_all):
+        if may_be_written(response.code, acks_all=self._acks_all):
             batch.maybe_written = True
-        error = self._error(batch, answer, node_id)
+        error = self._error(batch, response, node_id)
         batch.last_error = error
         self.note(error, now, queue)
-        moved = _has_moved(batch, node_id)  # it was sent before that was known
-        soon = not moved and self._will_lead(batch, answer)
+        moved = _has_moved(batch, node_id)  # the leader changed after the batch was sent
+        soon = not moved and self._will_lead(batch, response)
         sure = moved or (soon and batch.attempts_here <= _NOBODY_ASKED)
-        if wants_metadata(answer.code) and not sure:
+        if wants_metadata(response.code) and not sure:
             self._metadata.request_update(queue.topic)
-        if verdict is ResponseAction.REJECT:
+        if action is ResponseAction.REJECT:
             queue.rejected(batch)
-            self._failed(batch, error, self._record_errors(batch, answer))
+            self._failed(batch, error, self._record_errors(batch, response))
             return
-        if verdict is ResponseAction.SPLIT and batch.state is BatchState.IN_FLIGHT:
+        if action is ResponseAction.SPLIT and batch.state is BatchState.IN_FLIGHT:
             self._split(batch)
             return
-        if verdict in (ResponseAction.BUMP_EPOCH, ResponseAction.NEW_PRODUCER_ID):
-            self._break(batch, verdict, answer.code)
+        if action in (ResponseAction.BUMP_EPOCH, ResponseAction.NEW_PRODUCER_ID):
+            self._break(batch, action, response.code)
         self._retry(batch, now + self._delay(batch, node_id, _SOON if soon else None), error)
 
-    def _will_lead(self, batch: ProducerBatch, answer: PartitionResponse) -> bool:
-        """The broker was just elected, as others told us (KIP-951), and doesn't know that yet."""
-        if answer.hint is None or batch.attempts_here > _TOLD_SOON:
+    def _will_lead(self, batch: ProducerBatch, response: PartitionResponse) -> bool:
+        """Return whether the broker was just elected (KIP-951 hints) and doesn't know it yet."""
+        if response.hint is None or batch.attempts_here > _TOLD_SOON:
             return False
         queue = batch.queue
         known = self._metadata.view.leader_epoch(queue.topic, queue.index)
-        return 0 <= answer.hint.leader_epoch < known
+        return 0 <= response.hint.leader_epoch < known
 
-    def _written(self, batch: ProducerBatch, answer: PartitionResponse, now: float) -> None:
-        base = -1 if answer.code else answer.base_offset
+    def _written(self, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
+        base = -1 if response.code else response.base_offset
         batch.queue.acknowledged(batch)
         outcome = batch.outcome
         if not outcome.done:
-            outcome.acknowledge(base, answer.log_append_time)
+            outcome.acknowledge(base, response.log_append_time)
             self.largest = max(self.largest, outcome.count)
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
@@ -292,7 +292,7 @@ class ProduceResponseHandler:
     def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
         batch.queue.retry(batch, at)
         if batch.state is BatchState.FAILED:
-            self._accumulator.release(batch)  # its deliveries failed when its time was over
+            self._accumulator.release(batch)  # its deliveries failed when it expired
             return
         self._counters.add("producer.retries")
         if self._hooks.active:
@@ -311,7 +311,7 @@ class ProduceResponseHandler:
     def _not_sent(
         self, batch: ProducerBatch, node_id: int, now: float, *, fatal: bool = False
     ) -> None:
-        """The request never got as far as having ``batch`` in it."""
+        """Handle a request that failed before ``batch`` was encoded into it."""
         error = batch.last_error
         if fatal and error is not None and batch.state is BatchState.IN_FLIGHT:
             batch.queue.rejected(batch)
@@ -334,14 +334,14 @@ class ProduceResponseHandler:
         )
         self._accumulator.replaced(batch, parts)
 
-    def _break(self, batch: ProducerBatch, verdict: ResponseAction, code: int) -> None:
+    def _break(self, batch: ProducerBatch, action: ResponseAction, code: int) -> None:
         queue = batch.queue
-        # Only where numbers before this batch were given up does the refusal tell of a gap.
+        # The error proves a gap only if numbers before this batch were skipped.
         sequences = queue.sequences
         behind_gap = sequences is not None and batch.sequence > sequences.acked_end
         gap_proven = behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         known_before = queue.is_broken()
-        if verdict is ResponseAction.NEW_PRODUCER_ID and queue.sequences is not None:
+        if action is ResponseAction.NEW_PRODUCER_ID and queue.sequences is not None:
             previous = queue.sequences.identity
             if previous is not None:
                 self.identity.fenced(previous)
@@ -358,15 +358,15 @@ class ProduceResponseHandler:
         )
 
     def _delay(self, batch: ProducerBatch, node_id: int, backoff: Backoff | None = None) -> float:
-        """Seconds until the next attempt behind one with a broker."""
+        """Return the seconds until the next attempt after one at broker ``node_id``."""
         if _has_moved(batch, node_id):
             return 0.0
         return (backoff or self._backoff).delay(max(batch.attempts_here - 1, 0), self._rng)
 
-    # Time is over, or the producer closes.
+    # Expiry and close.
 
     def expire(self, batch: ProducerBatch) -> None:
-        """``delivery_timeout`` passed for ``batch``; one under way is still accounted for."""
+        """Fail ``batch``, whose ``delivery_timeout`` passed; one in flight stays accounted for."""
         request = batch.request
         if request is not None and request.carries(batch):
             batch.maybe_written = True
@@ -384,7 +384,7 @@ class ProduceResponseHandler:
         self._failed(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fail ``batch`` with ``error``, wherever it is; the producer is at its end."""
+        """Fail ``batch`` with ``error`` in any state; for close and fatal errors."""
         queue, (why, cause) = batch.queue, self._obstacle(batch)
         if batch is queue.open:
             queue.seal_open()
@@ -405,7 +405,7 @@ class ProduceResponseHandler:
         self._failed(batch, own)
 
     def drop_doubtful(self, queue: PartitionQueue) -> None:
-        """Fail what can't be renumbered without the risk of writing it twice or out of order."""
+        """Fail batches that can't be renumbered without the risk of duplicates or reordering."""
         for batch in queue.doubtful():
             if batch.maybe_written:
                 error = OutOfOrderSequenceNumber(
@@ -433,7 +433,7 @@ class ProduceResponseHandler:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """Tell deliveries and flushes; the batch itself may still await its answer."""
+        """Fail deliveries and notify flushes; the batch itself may still await its response."""
         outcome = batch.outcome
         if not outcome.done:
             error.maybe_written = batch.maybe_written
@@ -460,10 +460,10 @@ class ProduceResponseHandler:
         if batch.state is BatchState.FAILED:
             self._accumulator.release(batch)
 
-    # Words and news.
+    # Error texts and leader hints.
 
     def _obstacle(self, batch: ProducerBatch) -> tuple[str, Exception | None]:
-        """What ``batch`` waited for at the end, and the error behind that, if there is one."""
+        """Describe what ``batch`` waited for last, and return the error behind that, if any."""
         if batch.last_error is not None:
             return f"last problem: {batch.last_error}", batch.last_error
         queue, request = batch.queue, batch.request
@@ -487,43 +487,44 @@ class ProduceResponseHandler:
             return f"broker {node_id} can't be used{_because(error)}", error
         return f"it waits for its turn at broker {node_id}", None
 
-    def _error(self, batch: ProducerBatch, answer: PartitionResponse, node_id: int) -> KafkaError:
+    def _error(self, batch: ProducerBatch, response: PartitionResponse, node_id: int) -> KafkaError:
         where = batch.queue.topic_partition
-        said = answer.message
-        if answer.code in TOO_LARGE:
-            said = (
+        message = response.message
+        if response.code in TOO_LARGE:
+            message = (
                 f"the batch has {batch.records().encoded_bytes:,} bytes in "
-                f"{batch.record_count} records" + (f"; {answer.message}" if answer.message else "")
+                f"{batch.record_count} records"
+                + (f"; {response.message}" if response.message else "")
             )
         return broker_error(
-            answer.code,
+            response.code,
             f"Produce to {where} on broker {node_id} failed",
-            broker_message=said,
+            broker_message=message,
             topic_partition=where,
             node_id=node_id,
             maybe_written=batch.maybe_written,
         )
 
     def _record_errors(
-        self, batch: ProducerBatch, answer: PartitionResponse
+        self, batch: ProducerBatch, response: PartitionResponse
     ) -> dict[int, KafkaError] | None:
-        """Own errors for the records that the broker named (KIP-467); the rest gets told so."""
-        if not answer.record_errors:
+        """Return an error per record where the broker named invalid ones (KIP-467), else None."""
+        if not response.record_errors:
             return None
         where, doubt = batch.queue.topic_partition, batch.maybe_written
         whole = "an attempt before may have written it" if doubt else "nothing of it was written"
-        named = dict(answer.record_errors)
+        named = dict(response.record_errors)
         errors: dict[int, KafkaError] = {}
         for index in range(batch.record_count):
             if index in named:
-                said = named[index] or answer.message
+                message = named[index] or response.message
             else:
-                said = f"{len(named)} other records of the same batch were refused, and {whole}"
-                said += "" if doubt else ": send this one again"
+                message = f"{len(named)} other records of the same batch were refused, and {whole}"
+                message += "" if doubt else ": send this one again"
             errors[index] = broker_error(
-                answer.code,
+                response.code,
                 f"record {index} of a batch for {where} was refused",
-                broker_message=said,
+                broker_message=message,
                 topic_partition=where,
                 maybe_written=doubt,
             )
@@ -531,11 +532,11 @@ class ProduceResponseHandler:
 
     def _take_hints(
         self,
-        answers: dict[ProducerBatch, PartitionResponse],
+        responses: dict[ProducerBatch, PartitionResponse],
         response: PlainProduceResponse | ProduceResponse | None,
     ) -> None:
-        """Use what the answer tells about new leaders (KIP-951)."""
-        hinted = [(b, a.hint) for b, a in answers.items() if a.hint is not None and a.code]
+        """Apply the response's hints about new leaders (KIP-951)."""
+        hinted = [(b, r.hint) for b, r in responses.items() if r.hint is not None and r.code]
         if not hinted or not isinstance(response, ProduceResponse):
             return
         endpoints: Iterable[Endpoint] = response.node_endpoints or ()
@@ -553,5 +554,5 @@ def _because(error: Exception | None) -> str:
 
 
 def _has_moved(batch: ProducerBatch, node_id: int) -> bool:
-    """Another broker than ``node_id`` leads its partition, as far as is known now."""
+    """Return whether another broker than ``node_id`` is now known to lead its partition."""
     return batch.queue.leader not in (node_id, NO_LEADER)

@@ -1,7 +1,7 @@
-"""``Producer``, the public door to writing records.
+"""``Producer``, the public entry point for writing records.
 
-It puts the room together and holds the documentation; what happens to a record is in ``admission``
-(the way in), ``accumulator`` (batches) and ``sender`` (the way out). No rules about batches here.
+It assembles the package's parts and has the documentation; records are handled by ``append`` and
+``admission``, then ``accumulator`` (batches) and ``sender``. No rules about batches here.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 CLOSE_TIMEOUT = 30.0
-"""Seconds that ``close`` takes at most, unless told otherwise."""
+"""Default time limit of ``close`` in seconds."""
 _LAST_STAGE = 0.5
-"""Seconds for what was written to leave at the end, whatever the flush took."""
+"""Seconds for written requests to leave the sockets at the end, however long the flush took."""
 
 
 class Producer(SendMethods, AsyncOnly, Generic[K, V]):
@@ -63,19 +63,19 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     being asked for; ``close-producer`` while ``close`` is at work; ``metadata`` of the core.
 
     Args:
-        bootstrap: First brokers to ask: "host:port", comma-separated or a list.
-        config: Settings as one value; ``bootstrap`` and keywords beside it take precedence.
-        key_serializer: Makes bytes of (topic, key); without it, keys are bytes-like or None.
+        bootstrap: First brokers to contact: "host:port", comma-separated or a list.
+        config: Settings as one value; ``bootstrap`` and keywords given with it take precedence.
+        key_serializer: Converts (topic, key) to bytes; without it, keys are bytes-like or None.
         value_serializer: The same for values.
         partitioner: Chooses partitions instead of Java's rule (murmur2 of the key; without a
             key one partition for about a batch, then another).
-        observers: Are told of events per batch, request and connection.
+        observers: Receive events per batch, request and connection.
         dialer: Opens connections; sockets by default.
         settings: See ``ProducerConfig``; durations in seconds, sizes in bytes.
 
     Raises:
-        InvalidConfig: A setting is unknown or can't work.
-        InvalidArgument: A serializer doesn't take topic and data.
+        InvalidConfig: A setting is unknown or invalid.
+        InvalidArgument: A serializer doesn't accept topic and data.
 
     Example::
 
@@ -199,10 +199,10 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     def __repr__(self) -> str:
         return self._core.client_repr("Producer")
 
-    # Life.
+    # Start and close.
 
     async def start(self) -> None:
-        """Connect, learn the cluster, and begin to send. ``async with`` does it.
+        """Connect, fetch the cluster's metadata, and start sending. ``async with`` calls it.
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
@@ -216,7 +216,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             producer = kclient.Producer("localhost:9092")
             await producer.start()
         """
-        self._core.check_new()  # else this would spoil what runs
+        self._core.check_new()  # else a second start would break the running producer
         self._failures.begin(asyncio.get_running_loop())
         self._turn = new_yield_timer(self._accumulator.budget)
         await self._core.start()
@@ -225,23 +225,23 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Flush what was sent, then close. Twice, or before ``start``, is fine.
+        """Flush what was sent, then close. Calling it twice, or before ``start``, is allowed.
 
-        From the call on nothing more is taken, and ``enqueue`` calls that wait for room get
-        ClientClosed. What isn't acknowledged within ``timeout`` fails with ClientClosed, whose
-        ``maybe_written`` says whether it may be in the log all the same.
+        From the call on no more records are accepted, and ``enqueue`` calls that wait for memory
+        raise ClientClosed. Records that aren't acknowledged within ``timeout`` fail with
+        ClientClosed, whose ``maybe_written`` is True if they may nevertheless be in the log.
 
         Args:
             timeout: Seconds for the flush; closing connections may take one more. Of several
                 calls at once, the one with the least time counts.
 
         Raises:
-            FlushFailed: Some records that were flushed, or that nobody looked at before, were
-                not delivered. The producer is closed all the same.
+            FlushFailed: Some of the flushed records were not delivered, or earlier failures were
+                never awaited. The producer is closed nevertheless.
             WrongContext: Called from another loop, thread or process.
 
-        Cancellation: the flush is cut short, as if ``timeout`` had passed. The producer closes all
-        the same, a moment later; another ``close()`` waits for that.
+        Cancellation: the flush is cut short, as if ``timeout`` had passed. The producer still
+        closes, a moment later; another ``close()`` waits for that.
 
         Example::
 
@@ -252,14 +252,14 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             await self._core.close(timeout)
             return
         if asyncio.get_running_loop() is not self._failures.loop:
-            self._core.check_usable()  # says in which way this is the wrong place
+            self._core.check_usable()  # raises WrongContext with the reason
         try:
             failure = await self._closing.run(timeout)
         except asyncio.CancelledError:
             self._closing.shorten_deadline(0.0)
             raise
         if failure is not None:
-            raise fresh(failure)  # each close() is given the same
+            raise fresh(failure)  # all close() calls share one failure
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""
@@ -279,7 +279,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         try:
             await self.close()
         except FlushFailed as failure:
-            # The block's own error says why it ended; this must not hide it.
+            # The block's own error is the reason why it ended; this one must not hide it.
             error.add_note(f"while the producer was closed: {failure}")
             self._core.hooks.log(logger).warning(
                 "closed after an error, with records not delivered: %s", failure
@@ -288,7 +288,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     # Sending.
 
     if TYPE_CHECKING:
-        # ``SendMethods`` has them and what there is to say of them; here are their types.
+        # ``SendMethods`` has the code and docstrings; these declare the generic types.
 
         def send(
             self,
@@ -322,10 +322,10 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Take one record as soon as there is room; return its ``Delivery``.
+        """Put one record into a batch as soon as memory is available; return its ``Delivery``.
 
-        This is ``send`` with back-pressure: it waits for room (and for the topic's metadata), not
-        for the acknowledgement. Now and then it lets other tasks run.
+        This is ``send`` with back-pressure: it waits for memory (and for the topic's metadata), not
+        for the acknowledgement. From time to time it yields to the event loop.
 
         Args:
             topic, value, key, headers, partition, timestamp: As in ``send``.
@@ -334,17 +334,17 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             The delivery of the record, which is in a batch now.
 
         Raises:
-            BufferFull: No room within ``max_block`` seconds (0: at once, None: never raised).
-            UnknownTopicOrPartition: Brokers say that there is no such topic, for as long as in
-                ``send`` or for all of ``max_block``.
-            MetadataTimedOut: Nothing was heard of the topic, or of a ``partition`` that it doesn't
-                have so far, within ``max_block`` seconds (10 at most for a partition).
+            BufferFull: No memory within ``max_block`` seconds (0: at once, None: never raised).
+            UnknownTopicOrPartition: Brokers reported the topic as unknown for as long as in
+                ``send``, or for all of ``max_block``.
+            MetadataTimedOut: No metadata of the topic, or of a ``partition`` that it doesn't have
+                so far, within ``max_block`` seconds (10 at most for a partition).
             SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here), or
                 was closed meanwhile.
 
-        Cancellation: while it waits, the record is taken back and definitely not written, unless
-        room came in that very instant.
+        Cancellation: while it waits, the record is removed and definitely not written, unless it
+        got into a batch at the same instant.
 
         Example::
 
@@ -358,13 +358,13 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
                 return delivery
         self._check()
         if self._turn.due():
-            # A loop of calls that never suspend would keep the sender and the answers waiting.
+            # A loop of calls that never suspend would block the sender and incoming responses.
             await yield_to_loop(self._turn)
             self._check()
         delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
-        parked = delivery._outcome
-        if isinstance(parked, WaitingRecord) and parked.waiter is not None:
-            await until_appended(parked, delivery)
+        outcome = delivery._outcome
+        if isinstance(outcome, WaitingRecord) and outcome.waiter is not None:
+            await until_appended(outcome, delivery)
         return delivery
 
     async def send_many(
@@ -373,37 +373,38 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         records: Iterable[V | tuple[K | None, V | None] | Outgoing | None]
         | AsyncIterable[V | tuple[K | None, V | None] | Outgoing | None],
     ) -> int:
-        """Send many records and wait until all are acknowledged; the quickest way in.
+        """Send many records, by the fastest method, and wait until all are acknowledged.
 
-        Suspends once per few batches, for a moment where it is more than a full request per broker
-        ahead of what is sent, and where there is no room (up to ``max_block``). Plain records are
-        pulled from ``records`` in blocks of eight at most, for which the clock is read
-        once: code behind a ``yield`` can't count on that record being in a batch.
+        Yields to the event loop once per few batches, waits briefly while it is more than a full
+        request per broker ahead of the sender, and waits for memory (up to ``max_block``). Plain
+        records are pulled from ``records`` in blocks of at most eight, for which the clock is read
+        once: code behind a ``yield`` must not assume that the yielded record is in a batch.
 
         Args:
-            topic: Where to.
+            topic: Topic to write to.
             records: Values, (key, value) tuples, or ``Outgoing`` for headers, partition and
                 timestamp; a value that is itself a tuple needs ``Outgoing``. A mapping, or a tuple
-                that begins with a bare value, is refused: it could be meant as one record.
+                that begins with a bare value, is rejected: it could be meant as one record.
 
         Returns:
             How many records were written.
 
         Raises:
-            FlushFailed: A batch failed. No more is pulled from ``records`` after that, but what
-                was taken is waited for. ``count`` is of all records in the failed batches.
+            FlushFailed: A batch failed. No more is pulled from ``records`` after that, but all
+                records taken so far are awaited. ``count`` is that of all records in the failed
+                batches.
             BufferFull, MetadataTimedOut, UnknownTopicOrPartition, SerializationFailed,
-                RecordTooLarge, InvalidArgument: As in ``enqueue``, at the record that the error's
-                note names; those before it are sent all the same. Nothing was pulled behind it
-                unless it had to wait: then a note says how many.
-            What ``records`` raises: as it is, those before are sent all the same; where the call
-                ends otherwise behind those, a note of that error tells it.
+                RecordTooLarge, InvalidArgument: As in ``enqueue``, at the record that a note of the
+                error names; those before it are still sent. Nothing was pulled behind it unless it
+                had to wait: then a note has the number.
+            Any error of ``records``: unchanged; the records before it are still sent. If the call
+                fails with another error after those, a note of that error mentions it.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: no more is pulled from ``records``. What was taken is sent all the same, save
-        the record that waits for room or for the topic's metadata: it is taken back, and up to
-        seven that were pulled behind it are dropped. What fails is told by the next ``flush`` or
-        ``close``.
+        Cancellation: no more is pulled from ``records``. Records taken so far are still sent,
+        except the record that waits for memory or for the topic's metadata: it is removed, and up
+        to seven that were pulled behind it are dropped. Failures are reported by the next ``flush``
+        or ``close``.
 
         Example::
 
@@ -414,31 +415,31 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     async def send_arrow(self, topic: str, data: ArrowData) -> int:
         """Send the rows of Arrow data and wait until all are acknowledged; no object per row.
 
-        All rows are checked before the first is sent; it suspends where ``send_many`` does.
-        ``docs/arrow.md`` has types and rules.
+        All rows are checked before the first is sent; it suspends as ``send_many`` does.
+        ``docs/arrow.md`` describes types and rules.
 
         Args:
-            topic: Where to.
-            data: A pyarrow Table, RecordBatch or RecordBatchReader, or what has Arrow's PyCapsule
-                interface (polars, pandas, a batch of ``poll_arrow`` ...). Columns: ``value``, and
-                maybe ``key``, ``headers``, ``partition``, ``timestamp``; null is None of ``send``.
-                Bytes and texts go as they are: serializers are not applied.
+            topic: Topic to write to.
+            data: A pyarrow Table, RecordBatch or RecordBatchReader, or an object with Arrow's
+                PyCapsule interface (polars, pandas, a batch of ``poll_arrow`` ...). Columns:
+                ``value``, optionally ``key``, ``headers``, ``partition``, ``timestamp``; null is
+                None of ``send``. Bytes and texts are sent as they are: serializers are not applied.
 
         Returns:
             How many rows were written.
 
         Raises:
             RowsRejected: Rows can't be sent, so none was; ``rows`` has their numbers and errors.
-            RowsNotDelivered: A batch failed. No more is taken after that, but what was taken is
-                waited for. ``rows`` has the numbers of the rows by batch, and why.
+            RowsNotDelivered: A batch failed. No more rows are taken after that, but all rows taken
+                so far are awaited. ``rows`` has the numbers of the rows by batch, and the errors.
             InvalidArgument, SerializationFailed: A column is missing, unknown or of a wrong type.
-            BufferFull, UnknownTopicOrPartition, MetadataTimedOut: As in ``enqueue``, and what a
-                partitioner causes, at the row that the error's note names; those before are sent.
+            BufferFull, UnknownTopicOrPartition, MetadataTimedOut: As in ``enqueue``, or an error of
+                the partitioner, at the row that a note of the error names; those before are sent.
             InvalidConfig: pyarrow is not installed.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: no more rows are taken. Those that were are sent all the same, save the one
-        that waits for room or for the topic's metadata: it is taken back. What fails is told by the
+        Cancellation: no more rows are taken. Those taken so far are still sent, except the one that
+        waits for memory or for the topic's metadata: it is removed. Failures are reported by the
         next ``flush`` or ``close``.
 
         Example::
@@ -450,17 +451,17 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         return await self._send_bulk(ArrowSend, topic, data)
 
     async def flush(self) -> None:
-        """Send what waits without lingering, until all that was sent before is settled.
+        """Send waiting records without linger, and wait until all sent so far are settled.
 
-        Callbacks of those deliveries were called by then, whether it returns or raises.
+        Callbacks of their deliveries have been called by then, whether it returns or raises.
 
         Raises:
-            FlushFailed: Some of it was not delivered, or failed earlier without anyone looking at
-                its delivery; ``count`` says how many, ``errors`` has the first few.
+            FlushFailed: Some records were not delivered, or failed earlier and their deliveries
+                were never awaited; ``count`` is their number, ``errors`` has the first few.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: stops the wait only; everything is still sent, and what fails is told by the
-        next ``flush`` or ``close``. For a time limit use ``asyncio.timeout``.
+        Cancellation: stops only the wait; everything is still sent, and failures are reported by
+        the next ``flush`` or ``close``. For a time limit use ``asyncio.timeout``.
 
         Example::
 
@@ -472,15 +473,15 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             raise failure
 
     async def partitions_for(self, topic: str) -> Sequence[Partition]:
-        """The partitions of a topic, with leader and replicas.
+        """Return the partitions of a topic, with leader and replicas.
 
         Args:
             topic: Its name.
 
         Raises:
-            UnknownTopicOrPartition, InvalidTopic, TopicAuthorizationFailed: What the brokers say.
-            MetadataTimedOut: No answer within ``api_timeout``.
-            InvalidArgument: No topic can have that name.
+            UnknownTopicOrPartition, InvalidTopic, TopicAuthorizationFailed: As brokers respond.
+            MetadataTimedOut: No response within ``api_timeout``.
+            InvalidArgument: The topic name is invalid.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Cancellation: leaves nothing behind.
@@ -494,19 +495,19 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         found = await self._core.metadata.wait_for_topic(name, self._config.api_timeout)
         return found.partitions
 
-    # Looking.
+    # Metrics and health.
 
     def metrics(self) -> dict[str, float]:
-        """All counters and gauges by name, ``room.what``, as a copy."""
+        """Return a copy of all counters and gauges by name, ``package.name``."""
         return self._core.metrics()
 
     def health(self) -> ProducerHealth:
-        """A snapshot of how the producer is; cheap, and free to call at any time.
+        """Return a snapshot of the producer's state; cheap, and allowed at any time.
 
         Returns:
             A ``kclient.producer.health.ProducerHealth``: ``ok``, ``last_error`` and its age, what
-            is buffered, parked and under way; and in ``client`` a ``kclient.cluster.core.Health``
-            with metadata, internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last answer,
+            is buffered, waiting and in flight; and in ``client`` a ``kclient.cluster.core.Health``
+            with metadata, internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last response,
             last failure) and ``connections`` (a ``ConnectionHealth`` each).
 
         Raises:
@@ -542,7 +543,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             else core.clock.now() - response_handler.last_error_at,
         )
 
-    # Inside.
+    # Internals.
 
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge
@@ -551,7 +552,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         gauge("producer.requests_in_flight", lambda: float(self._requests()))
 
     def _requests(self) -> int:
-        """How many Produce requests are under way."""
+        """Return how many Produce requests are in flight."""
         return sum(self._sender.in_flight.values())
 
     def _new_waiter(self) -> asyncio.Future[None]:
@@ -577,7 +578,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._flusher.give_up(error)
 
     def _unfit_to_relay(self, *, running: bool) -> str | None:
-        """Why a consumer can't have this send records on as they are stored; None if it can."""
+        """Return why a consumer can't relay stored records with this producer; None if it can."""
         name = self._core.name
         if self._core.closed or self._core.failure is not None:
             return f"{name} is closed" if self._core.closed else f"{name} has failed"
@@ -592,7 +593,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         raise ClientClosed("this producer is closed", hint="make a new one", maybe_written=False)
 
     async def _close(self) -> FlushFailed | None:
-        """Flush, then end everything. Where it is killed it is run again, and goes on."""
+        """Flush, then close everything. If it is interrupted, it is run again and continues."""
         self._check = self._closed
         self._appender.close()
         await self._flusher.close(self._closing)

@@ -1,4 +1,4 @@
-"""The records of one ``send_many``, taken a few at a time from what the user iterates.
+"""The records of one ``send_many``, pulled a few at a time from the caller's iterable.
 
 One source, two builds: compiled as ``_record_source_c`` with the C types of its ``.pxd``. Sans-IO.
 """
@@ -18,29 +18,29 @@ else:
     from kclient.record import _cython as cython
 
 BLOCK = 8
-"""Records of a block at most, so between two looks at the clock, which cost a third of one each."""
+"""Most records of a block, so between two reads of the clock, each a third of a record's cost."""
 
 
 @cython.final
 @cython.cclass
 class RecordSource:
-    """Hands out ``records`` in blocks.
+    """Returns ``records`` in blocks.
 
-    A block ends with the first record that isn't plain: when that turns out to be wrong, nothing is
-    lost that was pulled behind it.
+    A block ends with the first record that isn't plain: if that record turns out to be invalid, no
+    record that was pulled behind it is lost.
 
     Args:
-        records: Pulled from as blocks are wanted.
-        most_bytes: Of key and value of a record that is plain.
+        records: Iterator that each block is pulled from on demand.
+        most_bytes: Most bytes of key and value of a plain record.
 
     Attributes:
-        block: The records at hand, ``count`` of them; what follows is left from before.
-        count: How many they are.
-        at: Which of them is the next one.
+        block: The current records, ``count`` of them; later items are left from earlier blocks.
+        count: How many records the block has.
+        at: Index of the next record.
         bare: How many of them, from the first on, are values of plain records without a key: those
             can be taken together.
-        bare_bytes: Of those values.
-        error: What ``records`` raised behind the block; the next ``pull`` raises it.
+        bare_bytes: Bytes of those values.
+        error: The error that ``records`` raised behind the block; the next ``pull`` raises it.
     """
 
     def __init__(self, records: Iterator[Any], most_bytes: int) -> None:
@@ -54,7 +54,7 @@ class RecordSource:
         self.bare_bytes = 0
 
     def hold(self, record: Any) -> None:
-        """Have ``record`` be the block, which is used up."""
+        """Replace the block, which is used up, by the single ``record``."""
         self._new_block()
         if cython.compiled:
             self.spread = -1
@@ -62,13 +62,13 @@ class RecordSource:
         self.count = 1
 
     def _new_block(self) -> None:
-        """Forget the one before."""
+        """Drop the current block."""
         self.count = self.at = self.bare = 0
 
     def pull(self, most: int) -> int:
-        """Put the next records, ``most`` at most, in place of ``block``; how many they are.
+        """Replace ``block`` by the next records, at most ``most``; return how many they are.
 
-        What ``records`` raises is raised once those before it were handed out.
+        An error of ``records`` is raised once the records before it were returned.
         """
         block = self.block
         count = bare = size = 0
@@ -79,7 +79,7 @@ class RecordSource:
             try:
                 raise error
             finally:
-                del error  # it knows this frame
+                del error  # it refers to this frame
         try:
             for record in self._records:
                 block[count] = record
@@ -106,7 +106,7 @@ class RecordSource:
         return count
 
     def _is_plain(self, record: Any) -> bool:
-        """Nothing can be wrong with it: bytes or None, or a pair of them, and not too large."""
+        """Return whether it is surely valid: bytes, None or a pair of them, and not too large."""
         size = 0
         value = record
         if type(record) is tuple:

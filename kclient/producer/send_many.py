@@ -1,15 +1,14 @@
 """``send_many``: many records with one await per few batches, and when a writing loop yields.
 
-A ``SendMany`` per call; the producer makes it, as it makes the other ``BulkSend``, ``ArrowSend``.
-Records go in without a suspension as long as they fit: the quick way takes them in runs, the intake
-whatever isn't plain. Every batch that takes one of them is watched, and at the end the
+One ``SendMany`` per call, created by the producer like the other ``BulkSend``, ``ArrowSend``.
+Records are appended without a suspension as long as they fit: by the fast path in runs, by
+admission where they aren't plain. Every batch that takes one of them is watched, and at the end the
 acknowledgements of all are awaited.
 
-The caller's loop takes a turn of the event loop whenever a few batches were sealed, so that the
-sender gets at them, and after a few milliseconds where records fill no batch for long; so does that
-of ``enqueue``. A call that waits for all its records in the end has no reason to be far ahead of
-the sender, either: ``Backpressure`` holds it to that. All of it must cost next to nothing per
-record.
+The call yields to the event loop whenever a few batches were sealed, so that the sender can send
+them, and after a few milliseconds if records fill no batch for that long; so does a loop of
+``enqueue``. A call that waits for all its records in the end need not be far ahead of the sender
+either: ``Backpressure`` limits that. All of it must cost next to nothing per record.
 """
 
 from __future__ import annotations
@@ -39,27 +38,27 @@ if TYPE_CHECKING:
 
 _TEXTS = (str, bytes, bytearray, memoryview)
 YIELD_INTERVAL = 0.005
-"""Seconds after which the loop gets a turn, the user's own work between two records included."""
+"""Seconds after which a call yields to the loop, the caller's work between two records included."""
 BACKPRESSURE_TIMEOUT = 0.05
-"""Seconds for which a call waits for the sender before it may have twice as much unsent."""
+"""Seconds that a call waits for the sender before its limit of unsent bytes is doubled."""
 
 
 class BulkSend:
     """One call that sends many records and waits for all of them.
 
     Args:
-        topic: Where to.
+        topic: Topic to write to.
         data: The records.
-        admission: Takes records.
+        admission: Admits records.
         accumulator: Has their batches.
-        core: The producer's.
-        new_waiter: Makes a future for who waits for room.
+        core: The producer's core.
+        new_waiter: Creates a future for a record that waits for memory.
         check: Raises if the producer can't be used.
         ahead: Bytes that it may have unsent before it waits for the sender.
 
     Attributes:
         taken: Records taken so far.
-        wait: What became of their batches.
+        wait: The wait for their batches, with the outcomes.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class BulkSend:
         self._pace = Backpressure(self._turn, self.wait, ahead)
 
     async def deliver(self, ending: Flusher) -> int:
-        """Take all records and wait until they are settled; how many were written."""
+        """Take all records, wait until they are settled, and return how many were written."""
         try:
             await self._run()
             await ending.until_settled(self.wait)
@@ -103,7 +102,7 @@ class BulkSend:
         raise NotImplementedError
 
     async def _failure(self) -> FlushFailed | None:
-        """What to raise when all that was taken is settled; None if all of it was written."""
+        """Return the error to raise once all taken records are settled; None without a failure."""
         return self.wait.tally.failure()
 
 
@@ -137,14 +136,14 @@ class SendMany(BulkSend):
             raise
 
     async def _drain(self, feed: RecordSource) -> None:
-        take, topic, turn, wait = (
+        take, topic, timer, wait = (
             self._admission.appender.take_many,
             self._topic,
             self._turn,
             self.wait,
         )
         while True:
-            taken, item = take(topic, feed, turn, wait)
+            taken, item = take(topic, feed, timer, wait)
             self.taken += taken
             if item is END:
                 return
@@ -156,9 +155,9 @@ class SendMany(BulkSend):
                     raise
                 self.taken += 1
             if feed.at < feed.count:
-                self._check()  # what was pulled is taken, whatever became of batches meanwhile
-            elif feed.error is None and (item is DUE or turn.due()):
-                # Acknowledgements and linger need the loop, too.
+                self._check()  # pulled records are taken even if a batch has failed meanwhile
+            elif feed.error is None and (item is DUE or timer.due()):
+                # Acknowledgements and linger need the loop as well.
                 await self._pace.yield_to_loop()
                 self._check()
                 if wait.tally.count:
@@ -187,7 +186,7 @@ class SendMany(BulkSend):
         return put(topic, item, None, None, None, None, self._new_waiter)
 
     def _explain(self, error: KafkaError, item: object, feed: RecordSource) -> None:
-        """Say in ``error`` which record it is about, and what of ``feed`` is lost with it."""
+        """Add to ``error`` which record caused it, and how many of ``feed`` are lost with it."""
         kind = type(item)
         if isinstance(error, SerializationFailed) and isinstance(item, tuple):
             if kind is not tuple and kind is not Outgoing:
@@ -203,18 +202,18 @@ class SendMany(BulkSend):
         )
 
     def _tell_rest(self, error: BaseException, feed: RecordSource) -> None:
-        """Say in ``error``, which ends the call, what else there is behind it in ``feed``."""
+        """Add to ``error``, which ends the call, what is lost or was raised behind it."""
         behind, raised = feed.count - feed.at, feed.error
         if behind:
             error.add_note(f"the next {behind} records were pulled and not taken")
         if raised is not None:
             if not isinstance(raised, Exception):
-                raise raised from error  # the program is to end, say
+                raise raised from error  # such as SystemExit
             error.add_note(f"behind what was pulled, records raised {raised!r}")
 
 
 def _refuse_one_record(records: object) -> None:
-    """Refuse what can be iterated, but is meant as one record: its parts would be sent as values.
+    """Reject an iterable that is meant as one record: its items would be sent as values.
 
     A tuple that begins with a key or value may be a (key, value) pair, whatever its length.
     """
@@ -233,16 +232,16 @@ def _refuse_one_record(records: object) -> None:
 
 
 async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -> None:
-    """Have ``wait`` told about the record's batch, once it is in one.
+    """Have ``wait`` notified by the record's batch, once it is in one.
 
     Raises:
-        KafkaError: It was given up instead.
+        KafkaError: The record failed before that.
 
     Cancellation: as in ``until_appended``.
     """
     outcome = delivery._outcome
     if isinstance(outcome, WaitingRecord):
-        outcome.watch(wait)  # goes over to the batch that takes the record
+        outcome.watch(wait)  # moves to the batch that takes the record
         await until_appended(outcome, delivery)
         outcome = delivery._outcome
     batch = accumulator.batch_of(outcome)
@@ -251,32 +250,32 @@ async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -
         batch.watcher = wait
 
 
-async def until_appended(parked: WaitingRecord, delivery: Delivery) -> None:
-    """Wait until ``parked``, whose handle is ``delivery``, is in a batch.
+async def until_appended(record: WaitingRecord, delivery: Delivery) -> None:
+    """Wait until ``record``, whose handle is ``delivery``, is in a batch.
 
     Raises:
-        KafkaError: It was given up instead.
+        KafkaError: The record failed before that.
 
-    Cancellation: it is taken back, unless it got into a batch in the same instant.
+    Cancellation: the record is removed, unless it got into a batch at the same instant.
     """
-    waiter = parked.waiter
+    waiter = record.waiter
     if waiter is not None:
         try:
             await waiter
         except asyncio.CancelledError:
             delivery.cancel()
             raise
-    if parked.error is not None:
-        raise fresh(parked.error)
+    if record.error is not None:
+        raise fresh(record.error)
 
 
 def new_yield_timer(budget: MemoryBudget) -> YieldTimer:
-    """The turns of one writing loop. Made on the event loop."""
+    """Return a timer for the yields of one writing loop. Must be called on the event loop."""
     return YieldTimer(budget, work_clock(monotonic), YIELD_INTERVAL)
 
 
 async def yield_to_loop(turn: YieldTimer) -> None:
-    """Let others run.
+    """Yield to the event loop once.
 
     Cancellation: leaves nothing behind.
     """
@@ -286,15 +285,15 @@ async def yield_to_loop(turn: YieldTimer) -> None:
 
 
 class Backpressure:
-    """The turns of one call, which waits for the sender where it is far ahead of it.
+    """The yields of one call, which waits for the sender when it is far ahead of it.
 
-    More unsent would only be more memory to touch for the first time, which made up a third of what
-    a record cost. That is no reason to stop: where the sender gets nowhere for a moment, as all of
-    it may be for a leader that is away, the call goes on until there is no room.
+    More unsent bytes would only mean more memory that is touched for the first time, which was a
+    third of the cost of a record. But the wait is short: when the sender makes no progress, since
+    for example all records are for an unreachable leader, the call continues until memory is full.
 
     Args:
-        turn: The turns that it takes anyway.
-        wait: Counts what it has unsent.
+        turn: Timer of the call's yields.
+        wait: Counts the call's unsent bytes.
         ahead: Bytes that it may have unsent.
     """
 
@@ -304,7 +303,7 @@ class Backpressure:
         self._least = self._ahead = ahead
 
     async def yield_to_loop(self) -> None:
-        """Let others run; with too much unsent until it is half as much, or patience is over.
+        """Yield to the loop; with too much unsent, until it is half as much, or until a timeout.
 
         Cancellation: leaves nothing behind.
         """
@@ -320,7 +319,7 @@ class Backpressure:
         self._turn.begin()
 
     async def _few_unsent(self, few: int) -> bool:
-        """Wait until no more than ``few`` bytes are unsent; whether that came in time."""
+        """Wait until at most ``few`` bytes are unsent; return False after a timeout."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[bool] = loop.create_future()
 

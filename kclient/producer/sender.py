@@ -1,8 +1,8 @@
-"""Sender: takes ready batches to their leaders, and keeps the producer's time.
+"""Sender: sends ready batches to their leaders, and processes the producer's deadlines.
 
-One task per producer. It sleeps until something is ready, due or answered; what may be sent is
-decided in ``partition_queue``, what a response means in ``produce_response``. It also fetches the
-producer id. Nothing here happens per record.
+One task per producer. It sleeps until a batch is ready, a deadline passes or a response arrives.
+``partition_queue`` decides what may be sent, ``produce_response`` what a response means. The sender
+also requests the producer id. Nothing here happens per record.
 """
 
 from __future__ import annotations
@@ -45,43 +45,43 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.producer")
 
-# Names of the module: a look into an enum's class costs ten times as much.
+# Module globals: reading a member of an enum class costs ten times as much.
 _PRODUCE = Lane.PRODUCE
 _NOW = Capacity.NOW
 _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _EXPIRED_AT_ONCE = 5000
-"""Records that are given up before others get their turn on the loop: each may have a waiter."""
+"""Records that expire before the sender yields to the event loop: each may have a waiter."""
 _SENT_AT_ONCE = 250
-"""Batches that are sent before others get their turn on the loop, and that one request has."""
+"""Batches that are sent before the sender yields to the event loop, and most in one request."""
 _RECORDS_AT_ONCE = 10_000
-"""Records that one request has at most, but for a single batch: its answer may wake them all."""
+"""Most records in one request, except for a single batch: its response may wake all of them."""
 _LINGERED_AT_ONCE = 250
-"""Batches under way to a broker that went since they had lingered: with more, the next ones wait.
+"""Most batches in flight to a broker that were sent because their linger was over; others wait.
 
-A batch costs as much as some 30 records. Where records for very many partitions come quickly they
-would go out in batches of a few records each; waiting for an answer makes these batches larger.
+A batch costs as much as some 30 records. When records for very many partitions arrive fast, they
+would be sent in batches of a few records each; waiting for a response makes these batches larger.
 """
 _BATCH_COST = 10
-"""What giving up a batch costs by itself, in records."""
+"""The cost of expiring a batch, in addition to its records, counted in records."""
 _NEVER = float("inf")
 
 
 def _goes_on(queue: PartitionQueue, now: float) -> bool:
-    """More than an open batch waits: a full one, or one to be sent again, maybe renumbered."""
+    """True if more than an open batch waits: a full one, or one to be sent again or renumbered."""
     if queue.sealed or queue.next_repeat(now) is not None:
         return True
     return bool(queue.outstanding) and queue.needs_identity()
 
 
 class SenderWakeup:
-    """What the sender sleeps by; woken at once, or at a time, when there is something for it.
+    """Wakes the sender, at once or at a given time, when there is work for it.
 
-    Made before the sender, as those that the sender is made of wake it, too.
+    Created before the sender, since the objects that the sender is constructed from use it.
 
     Attributes:
-        woken: There is something to do; the sender takes it back.
-        sleeper: Done when it is woken; None while it is awake.
+        woken: There is work to do; the sender resets it.
+        sleeper: Completes when the sender is woken; None while it is awake.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class SenderWakeup:
         self._timer_at = _NEVER
 
     def wake(self, at: float = 0.0) -> None:
-        """Have the sender look around soon, or at ``at``. Cheap when it is awake already."""
+        """Have the sender run a step soon, or at ``at``. Cheap when it is awake already."""
         if at:
             if self.sleeper is not None:  # else it sets its timer before it sleeps
                 self.set_timer(at, self.sleeper.get_loop())
@@ -102,17 +102,17 @@ class SenderWakeup:
             sleeper.set_result(None)
 
     def set_timer(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Have it wake at ``at``, unless it does before."""
+        """Schedule a wakeup at ``at``, unless an earlier one is scheduled."""
         if self._timer is not None:
             if self._timer_at <= at:
                 return
             self._timer.cancel()
-        # Not asked of the timer: for what is due at once uvloop makes one that has no ``when``.
+        # Kept here: for a time that has passed, uvloop returns a timer without ``when``.
         self._timer_at = at
         self._timer = loop.call_at(at, self._on_timer)
 
     def stop_timer(self) -> None:
-        """Only ``wake`` wakes."""
+        """Cancel the scheduled wakeup; only ``wake`` wakes the sender."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +126,7 @@ class Sender:
     """Sends the batches of one producer.
 
     Tasks: ``run``, spawned by the producer's ``start`` and stopped by its ``close``;
-    ``identify``, spawned whenever a producer id is needed, ends when there is one.
+    ``identify``, spawned whenever a producer id is needed; it ends when one is granted or refused.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Sender:
         response_handler: ProduceResponseHandler,
     ) -> None:
         self.in_flight: dict[int, int] = {}
-        """Requests under way by node id."""
+        """Requests in flight by node id."""
         self.wake = wakeup.wake
         self._wakeup = wakeup
         self._lingered: dict[int, int] = {}
@@ -172,7 +172,7 @@ class Sender:
         self._compressor.check()
 
     async def run(self) -> None:
-        """Send what is ready, for ever."""
+        """Send ready batches until cancelled."""
         if self._config.idempotence:
             self._request_identity()
         loop, wakeup = asyncio.get_running_loop(), self._wakeup
@@ -181,7 +181,7 @@ class Sender:
                 wakeup.woken = False
                 self._step(self._clock.now())
                 if wakeup.woken:
-                    # What the step itself caused is due now, but others come first.
+                    # The step itself caused more work; yield to the loop before doing it.
                     await asyncio.sleep(0)
                     continue
                 self._arm(loop)
@@ -193,18 +193,18 @@ class Sender:
             wakeup.stop_timer()
 
     async def close(self) -> None:
-        """Let compressing threads end."""
+        """Wait for the compression threads to end."""
         await self._compressor.close()
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the timer run when something is due, or before: that costs a look around."""
+        """Schedule a wakeup when something is due; a wakeup that is too early only costs a step."""
         accumulator = self._accumulator
         due = accumulator.earliest_due()
         if accumulator.budget.waiting:
-            parked = self._admission.waiting_records.next_due()
-            if parked is not None and parked < due:
-                due = parked
-        # Nobody tells when a node's back-off is over.
+            expiry = self._admission.waiting_records.next_due()
+            if expiry is not None and expiry < due:
+                due = expiry
+        # No listener is called when a node's back-off is over.
         for node_id in accumulator.ready:
             if node_id != NO_LEADER:
                 at = self._network.retry_at(node_id)
@@ -229,10 +229,10 @@ class Sender:
             nodes.remove(NO_LEADER)
             self._metadata.request_update()
         if len(nodes) > 1:
-            nodes.sort()  # rows come and go: in their own order turns would not be fair
+            nodes.sort()  # entries come and go: in dict order the rotation would not be fair
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
-        left = _SENT_AT_ONCE  # of very many batches some now and the others in the next step
+        left = _SENT_AT_ONCE  # of very many batches some are sent now, the others in the next step
         for node_id in nodes:
             left -= self._serve(node_id, now, left)
             if left <= 0:
@@ -241,7 +241,7 @@ class Sender:
                 break
 
     def _expire(self, now: float) -> None:
-        """Give up batches whose time is over; where they are very many, some in the next step."""
+        """Fail batches past their deadline; if they are very many, some in the next step."""
         left = _EXPIRED_AT_ONCE
         for batch in self._accumulator.process_deadlines(now):
             left -= batch.records().record_count + _BATCH_COST
@@ -253,9 +253,9 @@ class Sender:
     # Requests.
 
     def _serve(self, node_id: int, now: float, most: int) -> int:
-        """Send what is ready for one broker, as far as it takes more; how many batches.
+        """Send ready batches to one broker while it has capacity; return how many.
 
-        It may be a request more than ``most``.
+        It may be one request more than ``most``.
         """
         sent = 0
         while sent < most and (ready := self._accumulator.ready.get(node_id)):
@@ -265,7 +265,7 @@ class Sender:
             most_lingered = _LINGERED_AT_ONCE if self._config.linger else 0
             queues = list(ready)
             if self._lingered.get(node_id, -1) >= most_lingered:
-                # They stay marked, and open batches fill, until the broker has answered.
+                # They stay marked, and open batches fill, until the broker has responded.
                 queues = [q for q in queues if _goes_on(q, now)]
             batches = self._collect(queues, node_id, now)
             if not batches:
@@ -275,9 +275,9 @@ class Sender:
         return sent
 
     def _may_wait(self, node_id: int, capacity: Capacity) -> bool:
-        """Have a connection seen to, where a request can't go now; whether it may wait for one.
+        """Handle a broker without capacity; return whether a request may wait for a connection.
 
-        Only the first may: it makes room for others.
+        Only the first request may; the others stay in the queues.
         """
         if self._network.is_connected(node_id, _PRODUCE):
             return False
@@ -289,10 +289,10 @@ class Sender:
     def _collect(
         self, queues: list[PartitionQueue], node_id: int, now: float
     ) -> list[ProducerBatch]:
-        """One batch of each of ``queues``, as many as a request takes."""
+        """Take one batch from each of ``queues``, as many as fit into a request."""
         accumulator = self._accumulator
         batches: list[ProducerBatch] = []
-        left, room = self._config.max_request_size, _RECORDS_AT_ONCE
+        left, records_left = self._config.max_request_size, _RECORDS_AT_ONCE
         for queue in queues:
             if len(batches) >= _SENT_AT_ONCE:
                 break  # before the next one is sealed
@@ -300,19 +300,19 @@ class Sender:
             if batch is None:
                 continue
             size, count = batch.records().encoded_bytes, batch.outcome.count
-            if batches and (size > left or count > room):
+            if batches and (size > left or count > records_left):
                 break
             left -= size
-            room -= count
+            records_left -= count
             batches.append(batch)
             others_wait = queue.sent(batch)
             accumulator.unmark(queue)
             if others_wait:
-                accumulator.mark(queue)  # at the end of the row: others come first next time
+                accumulator.mark(queue)  # at the end: other queues come first next time
         return batches
 
     def _next_batch(self, queue: PartitionQueue, node_id: int, now: float) -> ProducerBatch | None:
-        """What ``queue`` may send now. If nothing, it is unmarked until something changes."""
+        """Return the batch that ``queue`` may send now; without one, unmark the queue."""
         accumulator = self._accumulator
         batch = queue.next_batch(now)
         if batch is None and queue.needs_identity():
@@ -336,7 +336,7 @@ class Sender:
         return None
 
     def _compressed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
-        """A thread is through with ``batch``."""
+        """Handle the end of the compression of ``batch`` in a thread."""
         if batch.builder is None:
             return  # it expired meanwhile
         if error is not None:
@@ -367,7 +367,7 @@ class Sender:
             max_version=request.max_version,
             expect_response=self._acks != 0,
         )
-        # What can be done while the request is on its way comes after it.
+        # Bookkeeping comes after the send, while the request is in flight.
         self._core.counters.add("producer.requests")
         for topic in request.topics:
             self._metadata.touch(topic)
@@ -391,7 +391,7 @@ class Sender:
         waiting = self._accumulator.budget.waiting
         if waiting:
             self._admission.admit()
-        # Without linger, the caller may send the next record before the sender has its turn.
+        # Without linger, the application may send the next record before the sender runs.
         if waiting or self._accumulator.ready or not self._config.linger:
             self.wake()
 
@@ -399,7 +399,7 @@ class Sender:
         if lane is not _PRODUCE:
             return
         if self._acks == 0 and not self._network.is_connected(node_id, lane):
-            # Without answers, its end is all that a broker can say about not being the leader.
+            # With acks=0, closing the connection is the only way to report a wrong leader.
             self._metadata.request_update()
         if self._accumulator.busy:
             self.wake()
@@ -408,18 +408,19 @@ class Sender:
         try:
             self._admission.metadata_changed(view)
             self._call_back()
-        except Exception as error:  # the updater's task is not to die of it, but this client is
+        except Exception as error:  # must fail this client, but not the metadata updater's task
             self._core.spawn(_fail(error), "producer-callback")
         self.wake()
 
     def _call_back(self) -> None:
-        """What waits for the connection to a broker that leads it no more goes elsewhere.
+        """Fail requests that wait for a connection to a broker that leads their batches no more.
 
-        A broker that hangs accepts connections, and lets them wait for as long as dials may take.
+        They are sent to the new leader. A broker that hangs accepts connections, and would keep
+        such requests waiting until the connection attempt times out.
         """
         network = self._network
-        away = {node for node in self.in_flight if not network.is_connected(node, _PRODUCE)}
-        if not away:
+        unconnected = {node for node in self.in_flight if not network.is_connected(node, _PRODUCE)}
+        if not unconnected:
             return
         moved: dict[int, None] = {}
         for queue in self._accumulator.busy:
@@ -430,7 +431,7 @@ class Sender:
                 if request is not None and request.node_id != queue.leader:
                     moved[request.node_id] = None
         for node_id in moved:
-            if node_id in away:
+            if node_id in unconnected:
                 network.fail_waiting(
                     node_id,
                     _PRODUCE,
@@ -442,7 +443,7 @@ class Sender:
     # The producer id.
 
     def _identify_queue(self, queue: PartitionQueue) -> bool:
-        """Give ``queue`` an identity to number batches under; False if it must wait for one."""
+        """Give ``queue`` an identity to number batches with; False if it must wait for one."""
         identity = self._identity
         sequences = queue.sequences
         if identity.state is IdentityState.READY and sequences is not None:
@@ -469,9 +470,9 @@ class Sender:
             self._core.spawn(self.identify(), "producer-id")
 
     async def identify(self) -> None:
-        """Get a producer id, however often it takes; then go on with who waits for it."""
+        """Request a producer id until one is granted or refused; then serve waiting queues."""
         if self._refusals:
-            # Records that keep coming, and each ask again, make no rush of requests.
+            # New records, each of which asks for an id again, must not cause a burst of requests.
             await asyncio.sleep(max(0.0, self._ask_again_at - self._clock.now()))
         attempt = 0
         while self._identity.state is IdentityState.REQUESTED:
@@ -499,7 +500,7 @@ class Sender:
                 self.identity_refused(error)
                 return
             except KafkaError as error:
-                # It took too long; whoever waits for it has a time limit of its own.
+                # A timeout; the batches that wait for the id have deadlines of their own.
                 self._no_identity(error)
                 await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                 attempt += 1
@@ -516,7 +517,7 @@ class Sender:
         self._response_handler.no_identity = error
 
     def identity_refused(self, error: KafkaError) -> None:
-        """The cluster gives no producer id: what waits for one fails, later batches ask again."""
+        """Fail the batches that wait for a refused producer id; later ones request it again."""
         self._identity.refused(error)
         for queue in self._take_nameless():
             self._refuse_queue(queue, error)
@@ -528,7 +529,7 @@ class Sender:
 
 
 def _granted(response: InitProducerIdResponse) -> ProducerIdAndEpoch:
-    """The identity in ``response``. Raises ProtocolError for one that can't be."""
+    """Return the identity in ``response``. Raises ProtocolError if it is invalid."""
     identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
     if min(identity) < 0:
         raise ProtocolError(f"InitProducerId gave {identity}", struct="InitProducerIdResponse")

@@ -1,11 +1,11 @@
-"""Records that can't be put into a batch yet: no room in memory, or no metadata of their topic.
+"""Records that can't be put into a batch yet: memory is full, or metadata of the topic is missing.
 
-Three kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet, and one
-per partition that a known topic doesn't have, which holds up nobody else. For room,
-``send`` parks up to ``max_parked`` records and a quarter of the memory budget beyond it; for
-metadata, as much as memory has room for. ``enqueue`` waits in the same lines but is not counted,
-as each of its callers is suspended. A parked record that is cancelled or that times out is
-definitely not written. The intake drives this. Sans-IO.
+Three kinds of queue, each a strict FIFO: one for memory, one per topic that isn't known yet, and
+one per partition that a known topic doesn't have, which blocks no other records. ``send`` may queue
+up to ``max_parked`` records for memory, and a quarter of the memory budget beyond it; for metadata,
+as much as fits into memory. ``enqueue`` waits in the same queues but is not counted, as each of its
+callers is suspended. A waiting record that is cancelled or that times out is definitely not
+written. ``Admission`` drives this. Sans-IO.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _NOTHING: Content = (0, None, None, None, 0)
 _PARKED_SHARE = 4
-"""Records parked for room may take one such part of the memory budget beyond it."""
+"""Records that wait for memory may exceed the memory budget by this fraction of it."""
 _UPKEEP = 512
-"""Bytes that a parked record takes beside its content, about."""
+"""Approximate bytes that a waiting record takes in addition to its content."""
 _REMEDY = "use `await producer.enqueue(...)`, which waits for room, or await deliveries"
 
 
 class WaitingRecord(BatchOutcome):
-    """One record on the way to a batch; until then the outcome of its own delivery.
+    """One record that waits for a batch; until it is in one, the outcome of its own delivery.
 
     Attributes:
-        delivery: The handle that ``send`` gave out; None when it left the line.
-        waiter: Set by ``enqueue``: woken when the record is in a batch, or given up.
-        deadline: When it is given up.
-        line: Where it stands; None when it left.
+        delivery: The handle that ``send`` returned; None once the record has left its queue.
+        waiter: Set by ``enqueue``: completes when the record is in a batch or has failed.
+        deadline: When it expires.
+        line: The queue that it waits in; None once it has left.
     """
 
     __slots__ = (
@@ -81,14 +81,14 @@ class WaitingRecord(BatchOutcome):
         self.flushes: list[FlushWait] | None = None
 
     def watch(self, wait: FlushWait) -> None:
-        """Have ``wait`` told what becomes of the record."""
+        """Have ``wait`` notified of the record's outcome."""
         if self.flushes is None:
             self.flushes = []
         self.flushes.append(wait)
         wait.pending += 1
 
     def withdraw(self) -> bool:
-        """The delivery was cancelled: take the record back. It is not written."""
+        """Remove the record, whose delivery was cancelled: it is not written. False if it left."""
         if self.line is None:
             return False
         self.waiting_records.left(self)
@@ -98,16 +98,16 @@ class WaitingRecord(BatchOutcome):
         return True
 
     def admitted(self, delivery: Delivery) -> None:
-        """The record is in a batch, where ``delivery`` stands for it."""
+        """Complete the wait: the record is in a batch, where ``delivery`` refers to it."""
         self.waiting_records.left(self)
         if self.delivery is not None:
             self.admit_to(delivery._outcome, delivery._index, self.delivery)
         self._wake()
 
     def refused(self, error: KafkaError) -> None:
-        """The record is given up with ``error``."""
+        """Fail the record with ``error``."""
         self.waiting_records.left(self)
-        # enqueue and send_many raise the error themselves; nobody else has the delivery.
+        # enqueue and send_many raise the error themselves; the delivery was not returned yet.
         self.reported = self.waiter is not None
         for wait in self.flushes or ():
             if self.waiter is not None:
@@ -119,15 +119,16 @@ class WaitingRecord(BatchOutcome):
         self._wake()
 
     def _wake(self) -> None:
-        # The user may keep the delivery for long, and a due list this: neither shall hold more.
+        # The application may keep the delivery, and a deadline queue this record, for long: release
+        # everything else.
         self.content = _NOTHING
         self.delivery = self.flushes = None
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
 
-def _is_waiting(parked: WaitingRecord) -> bool:
-    return parked.line is not None
+def _is_waiting(record: WaitingRecord) -> bool:
+    return record.line is not None
 
 
 Line = OrderedDict[WaitingRecord, None]
@@ -135,17 +136,17 @@ Line = OrderedDict[WaitingRecord, None]
 
 
 class WaitingRecords:
-    """The lines, and how much stands in them.
+    """The queues, and how much waits in them.
 
     Args:
-        max_count: Records that ``send`` may park for room.
-        budget: The producer's numbers, its memory budget among them.
+        max_count: Records of ``send`` that may wait for memory.
+        budget: The producer's memory budget and counters.
 
     Attributes:
-        count: Records that ``send`` parked for room.
+        count: Records of ``send`` that wait for memory.
         size: Their bytes.
-        claimed: Bytes of memory that those parked for metadata will need, their upkeep included.
-        room_emptied: Called when the last record left the line for room.
+        claimed: Bytes that records waiting for metadata will need, their overhead included.
+        room_emptied: Called when the last record has left the queue for memory.
     """
 
     def __init__(self, max_count: int, budget: MemoryBudget) -> None:
@@ -164,9 +165,9 @@ class WaitingRecords:
         self._deadlines: DeadlineQueue[WaitingRecord] = DeadlineQueue(_is_waiting)
 
     def check_room_line(self, size: int, why: str) -> None:
-        """Raise BufferFull if ``send`` may not park another ``size`` bytes for room.
+        """Raise BufferFull if no further record of ``size`` bytes may wait for memory.
 
-        The first one is let in whatever its size.
+        The first one is accepted whatever its size.
         """
         if self.count < self._max_count and (
             self.count == 0 or self.size + size <= self._max_bytes
@@ -180,7 +181,10 @@ class WaitingRecords:
         )
 
     def check_topic_line(self, topic: str, size: int, used: int) -> None:
-        """Raise BufferFull if memory, of which ``used`` bytes are taken, has no room for it all."""
+        """Raise BufferFull if the records that wait for metadata and this one exceed memory.
+
+        ``used`` bytes of it are taken already.
+        """
         if self.claimed == 0 or used + self.claimed + size + _UPKEEP <= self._memory:
             return
         raise BufferFull(
@@ -192,124 +196,124 @@ class WaitingRecords:
             maybe_written=False,
         )
 
-    def wait_for_room(self, parked: WaitingRecord) -> None:
-        """Put a new record at the end of the line for memory."""
-        self._enter(parked, self._room)
+    def wait_for_room(self, record: WaitingRecord) -> None:
+        """Put a new record at the end of the queue for memory."""
+        self._enter(record, self._room)
 
-    def wait_for_topic(self, parked: WaitingRecord, now: float) -> None:
-        """Put a new record at the end of its topic's line."""
-        line = self._topics.get(parked.topic)
-        if line is None:
-            line = self._topics[parked.topic] = OrderedDict()
-            self._begun[parked.topic] = now
-        self._enter(parked, line)
+    def wait_for_topic(self, record: WaitingRecord, now: float) -> None:
+        """Put a new record at the end of its topic's queue."""
+        queue = self._topics.get(record.topic)
+        if queue is None:
+            queue = self._topics[record.topic] = OrderedDict()
+            self._begun[record.topic] = now
+        self._enter(record, queue)
 
-    def wait_for_partition(self, parked: WaitingRecord, partition: int, until: float) -> None:
-        """Put a record, a new one or of its topic's line, at the end of that of ``partition``.
+    def wait_for_partition(self, record: WaitingRecord, partition: int, until: float) -> None:
+        """Put a record, a new one or one of its topic's queue, at the end of a partition's queue.
 
-        Its time is over at ``until`` unless it has left that line by then.
+        It expires at ``until`` unless it has left that queue by then.
         """
-        self.left(parked)
-        place = TopicPartition(parked.topic, partition)
-        self._enter(parked, self._partitions.setdefault(place, OrderedDict()))
-        if until < parked.deadline:
-            self._deadlines.push(until, parked)
+        self.left(record)
+        place = TopicPartition(record.topic, partition)
+        self._enter(record, self._partitions.setdefault(place, OrderedDict()))
+        if until < record.deadline:
+            self._deadlines.push(until, record)
 
     def topic_known(self, topic: str) -> None:
-        """The topic is known now: its line goes on to the end of the line for memory."""
+        """Move the queue of a topic that is known now to the end of the queue for memory."""
         self._begun.pop(topic, None)
         self._go(self._topics.pop(topic, None))
 
     def partition_came(self, place: TopicPartition) -> None:
-        """The topic has that partition now: the same for its line."""
+        """Move the queue of a partition that exists now to the end of the queue for memory."""
         self._go(self._partitions.pop(place, None))
 
-    def _go(self, line: Line | None) -> None:
-        for parked in line or ():
-            parked.line = self._room
-            self._room[parked] = None
-            if parked.waiter is None:
-                self._count(parked, line, -1)
-                self._count(parked, self._room, 1)
+    def _go(self, queue: Line | None) -> None:
+        for record in queue or ():
+            record.line = self._room
+            self._room[record] = None
+            if record.waiter is None:
+                self._count(record, queue, -1)
+                self._count(record, self._room, 1)
 
     def next_for_memory(self) -> WaitingRecord | None:
-        """Who is first in the line for memory; None if there is no such line."""
+        """Return the first record of the queue for memory; None if it is empty."""
         return next(iter(self._room), None)
 
     def unknown_topics(self) -> list[str]:
-        """Topics with a line."""
+        """Return the topics with a queue."""
         return list(self._topics)
 
     def unknown_partitions(self) -> list[TopicPartition]:
-        """Partitions with a line."""
+        """Return the partitions with a queue."""
         return list(self._partitions)
 
-    def awaits_partition(self, parked: WaitingRecord) -> bool:
-        """Whether it stands in such a line."""
-        if parked.line is None or parked.wanted is None:
+    def awaits_partition(self, record: WaitingRecord) -> bool:
+        """Return whether the record waits for a partition."""
+        if record.line is None or record.wanted is None:
             return False
-        return parked.line is self._partitions.get(TopicPartition(parked.topic, parked.wanted))
+        return record.line is self._partitions.get(TopicPartition(record.topic, record.wanted))
 
     def waiting_since(self, topic: str) -> float:
-        """Since when somebody has waited for this topic without a break."""
+        """Return since when records have continuously waited for this topic."""
         return self._begun[topic]
 
     def has_waiting(self, topic: str) -> bool:
-        """Somebody waits for this topic's metadata."""
+        """Return whether records wait for this topic's metadata."""
         return topic in self._topics
 
     def waiting_for(self, topic: str, most: int | None = None) -> list[WaitingRecord]:
-        """Who waits for this topic, the first ``most`` of them."""
+        """Return the records that wait for this topic, the first ``most`` of them."""
         return list(islice(self._topics.get(topic, ()), most))
 
     def all_waiting(self) -> list[WaitingRecord]:
-        """All who wait, line by line."""
-        lines = (self._room, *self._topics.values(), *self._partitions.values())
-        return [parked for line in lines for parked in line]
+        """Return all waiting records, queue by queue."""
+        queues = (self._room, *self._topics.values(), *self._partitions.values())
+        return [record for queue in queues for record in queue]
 
     def pop_due(self, now: float) -> WaitingRecord | None:
-        """Somebody whose time is over; None if there is nobody."""
-        while (parked := self._deadlines.pop_due(now)) is not None:
-            if parked.deadline <= now or self.awaits_partition(parked):
+        """Return a record that has expired; None if there is none."""
+        while (record := self._deadlines.pop_due(now)) is not None:
+            if record.deadline <= now or self.awaits_partition(record):
                 break
-        return parked
+        return record
 
     def next_due(self) -> float | None:
-        """When somebody's time will be over."""
+        """Return when the next record expires; None if none does."""
         return self._deadlines.next_at()
 
-    def left(self, parked: WaitingRecord) -> None:
-        """Take ``parked`` out of its line."""
-        line, parked.line = parked.line, None
-        if line is None:
+    def left(self, record: WaitingRecord) -> None:
+        """Take ``record`` out of its queue."""
+        queue, record.line = record.line, None
+        if queue is None:
             return
-        del line[parked]
-        if not line and line is not self._room:
-            self._ended(parked, line)
+        del queue[record]
+        if not queue and queue is not self._room:
+            self._ended(record, queue)
         self._budget.waiting -= 1
-        if parked.waiter is None:
-            self._count(parked, line, -1)
-        if not self._room and line is self._room:
+        if record.waiter is None:
+            self._count(record, queue, -1)
+        if not self._room and queue is self._room:
             self.room_emptied()
 
-    def _ended(self, last: WaitingRecord, line: Line) -> None:
-        if self._topics.get(last.topic) is line:
+    def _ended(self, last: WaitingRecord, queue: Line) -> None:
+        if self._topics.get(last.topic) is queue:
             del self._topics[last.topic], self._begun[last.topic]
         elif last.wanted is not None:
             del self._partitions[TopicPartition(last.topic, last.wanted)]
 
-    def _enter(self, parked: WaitingRecord, line: Line) -> None:
-        parked.line = line
-        line[parked] = None
+    def _enter(self, record: WaitingRecord, queue: Line) -> None:
+        record.line = queue
+        queue[record] = None
         self._budget.waiting += 1
-        if parked.waiter is None:
-            self._count(parked, line, 1)
-        if parked.deadline != _NEVER:
-            self._deadlines.push(parked.deadline, parked)
+        if record.waiter is None:
+            self._count(record, queue, 1)
+        if record.deadline != _NEVER:
+            self._deadlines.push(record.deadline, record)
 
-    def _count(self, parked: WaitingRecord, line: object, sign: int) -> None:
-        if line is self._room:
+    def _count(self, record: WaitingRecord, queue: object, sign: int) -> None:
+        if queue is self._room:
             self.count += sign
-            self.size += sign * parked.size
+            self.size += sign * record.size
         else:
-            self.claimed += sign * (parked.size + _UPKEEP)
+            self.claimed += sign * (record.size + _UPKEEP)

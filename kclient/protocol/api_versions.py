@@ -1,10 +1,10 @@
-"""The APIs that this client knows, and the version to speak: the highest that both sides know.
+"""The APIs that this client knows, and the version to use: the highest that both sides support.
 
-A connection makes one ``NodeApiVersions`` from the broker's ApiVersions response and asks it
-before each request. From which version of each API on a client must keep silent for
-``throttle_time_ms`` (KIP-219) it asks with each response: older versions carry the field too, but
-there the broker has delayed its response already. A module of messages is loaded only when one of
-its classes is asked for. Values only: no I/O, no clock.
+A connection creates one ``NodeApiVersions`` from the broker's ApiVersions response and queries it
+before each request. For each response it checks whether the client must pause for
+``throttle_time_ms`` (KIP-219), by API and version: older versions carry the field too, but there
+the broker has already delayed its response. A module of messages is loaded only when one of its
+classes is requested. Values only: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.protocol.messages.api_versions import ApiVersionsResponse
 
 _MOST_APIS = 256
-"""So many APIs a broker may serve, about three times as many as there are."""
+"""APIs of a broker above which its table is not cached; about three times as many as exist."""
 
 
 _FIRST_VERSION = {
@@ -64,26 +64,27 @@ _FIRST_VERSION = {
     41: 1,  # DescribeDelegationToken
     42: 1,  # DeleteGroups
 }
-"""Of the APIs that are older than KIP-219; the later ones mean it in every version."""
+"""First version with client-side throttling, for APIs older than KIP-219; later APIs have it in
+every version."""
 
 _LEADING_FIELD = {1, 3, 78}
-"""APIs whose responses begin with the field, so that it can be read from a raw one."""
+"""APIs whose responses begin with the field, so that it can be read without decoding."""
 
 _INT32 = struct.Struct(">i")
 
 MAX_THROTTLE_TIME = 300.0
-"""Seconds that one response can keep us silent for. Quotas come to seconds, after a great burst to
-minutes; the field holds 24 days, and damaged bytes or a lying broker must not have them."""
+"""Most seconds that one response can throttle the client. Quotas cause seconds, after a great burst
+minutes; the field can hold 24 days, which damaged bytes or a faulty broker must not cause."""
 
 
 class Api(NamedTuple):
-    """What is known of an API without loading its messages.
+    """The properties of an API that are known without loading its messages.
 
     Attributes:
-        key: Kafka's number.
-        name: Kafka's name.
-        module: Below ``kclient.protocol.messages``.
-        min_version: Lowest version that this client speaks.
+        key: API key.
+        name: Kafka's name of the API.
+        module: Module in ``kclient.protocol.messages``.
+        min_version: Lowest version that this client supports.
         max_version: Highest one.
         first_flexible: First version with tagged fields, also in the headers; None without.
     """
@@ -97,16 +98,16 @@ class Api(NamedTuple):
 
 
 ALL: list[Api] = [Api._make(row) for row in APIS]
-"""Every API that this client speaks, by key."""
+"""Every API that this client supports, by key."""
 
 BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
 
 API_NAMES: dict[int, str] = {**UNSPOKEN, **{api.key: api.name for api in ALL}}
-"""Names of API keys, those included that brokers may list and this client doesn't speak."""
+"""Names of API keys, including those that brokers may list and this client doesn't support."""
 
 
 def api(api_key: int) -> Api:
-    """The API of a key; raises ProtocolError if this client doesn't speak it."""
+    """Return the API of a key; raises ProtocolError if this client doesn't support it."""
     found = BY_KEY.get(api_key)
     if found is None:
         name = API_NAMES.get(api_key)
@@ -115,7 +116,7 @@ def api(api_key: int) -> Api:
 
 
 def request_class(api_key: int) -> type[Request]:
-    """The request class of an API; raises ProtocolError if this client doesn't speak it."""
+    """Return an API's request class; raises ProtocolError if this client doesn't support it."""
     found = api(api_key)
     module = importlib.import_module(f"kclient.protocol.messages.{found.module}")
     return cast(type[Request], getattr(module, f"{found.name}Request"))
@@ -123,7 +124,7 @@ def request_class(api_key: int) -> type[Request]:
 
 @lru_cache(maxsize=1024)
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether headers and body of this version have tagged fields."""
+    """Return whether headers and body of this version have tagged fields."""
     first = api(api_key).first_flexible
     return first is not None and version >= first
 
@@ -140,16 +141,16 @@ class VersionRange(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _table_of(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
-    """One table for all connections to brokers of the same software: it has about ninety rows."""
+    """Return one table for all connections to brokers of one release: it has about ninety rows."""
     return {key: VersionRange(low, high) for key, low, high in keys}
 
 
 class NodeApiVersions:
-    """What one broker speaks.
+    """The API versions of one broker.
 
     Attributes:
         ranges: API key -> versions.
-        node_id: The broker, for error texts; None if not known.
+        node_id: The broker, for error texts; None if unknown.
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:
@@ -159,19 +160,19 @@ class NodeApiVersions:
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
-        """From a broker's ApiVersions response of any version."""
+        """Create it from a broker's ApiVersions response of any version."""
         keys = [(key.api_key, key.min_version, key.max_version) for key in response.api_keys]
-        # What no broker sends isn't to be kept for the rest of the process.
+        # A table that is too large for a real broker must not be cached for the whole process.
         table = _table_of if len(keys) <= _MOST_APIS else _table_of.__wrapped__
         return cls(table(tuple(keys)), node_id)
 
     def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
-        """The highest version of ``request`` that both sides speak.
+        """Return the highest version of ``request`` that both sides support.
 
         Args:
             request: The request's class.
             cap: Highest version that the caller can use, for example since a newer one changed
-                the meaning of a field; None for no limit of its own.
+                the meaning of a field; None for no such limit.
 
         Raises:
             NoCommonVersion: There is none; the text has the API, both ranges and the broker.
@@ -205,12 +206,12 @@ class NodeApiVersions:
 
 
 def should_client_throttle(api_key: int, version: int) -> bool:
-    """The broker has not waited itself, so the client has to."""
+    """Return whether the client must wait, since the broker has not delayed its response."""
     return version >= _FIRST_VERSION.get(api_key, 0)
 
 
 def throttle_ms_of_raw(api_key: int, body: memoryview) -> int:
-    """``throttle_time_ms`` of an undecoded response of a version that has it; 0 for other APIs."""
+    """Return ``throttle_time_ms`` of an undecoded response that begins with it, else 0."""
     if api_key not in _LEADING_FIELD:
         return 0
     return max(0, int(_INT32.unpack_from(body)[0])) if body.nbytes >= _INT32.size else 0

@@ -1,8 +1,8 @@
-"""Finds out what is wrong with bytes that don't decode, or with a message that doesn't encode.
+"""Find the error in bytes that don't decode, or in a message that doesn't encode.
 
-``Message`` asks after the quick path has failed. The walk here goes by the field tables, one field
-at a time; it builds nothing, and hands intact array elements to the quick path, so that it costs
-no more than that.
+``Message`` calls this after the fast path has failed. The walk here follows the field tables, one
+field at a time; it builds no objects, and skips intact array elements by the fast path, so that it
+costs no more than that.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kclient.protocol.message import FieldSpec, Message, Struct
 
 PORTION = 256
-"""Elements that are handed to the quick path at once, to find the bad one among many."""
+"""Elements that are read by the fast path at once, to find the malformed one among many."""
 STEP = 16
-"""A portion with a bad one in it is cut into so many."""
+"""Factor by which a portion with a malformed element is reduced."""
 
 _FIXED = {
     "bool": "?",
@@ -47,7 +47,7 @@ _SIZED = ("string", "bytes", "records")
 def find_decode_fault(
     cls: type[Message], buf: bytes | memoryview, version: int, offset: int
 ) -> ProtocolError:
-    """The error of the first field of a ``cls`` at ``offset`` that can't be read."""
+    """Return the error of the first field of a ``cls`` at ``offset`` that can't be read."""
     try:
         pos = _Walk(cls, buf, version).struct(cls, offset)
     except ProtocolError as fault:
@@ -61,7 +61,7 @@ def find_decode_fault(
 
 
 def find_encode_fault(message: Message, version: int, problem: Exception) -> ProtocolError:
-    """The error of the first field of ``message`` that can't be written."""
+    """Return the error of the first field of ``message`` that can't be written."""
     fault = _wrong_value(message, version)
     if fault is None:
         name = type(message).__name__
@@ -78,7 +78,7 @@ def find_encode_fault(message: Message, version: int, problem: Exception) -> Pro
 
 
 def _resolve(owner: type[Struct], name: str) -> type[Struct] | None:
-    """The class of a field of ``owner``; None where its type is one of Kafka's own."""
+    """Return the class of a field of ``owner``; None if its type is a primitive one."""
     if name in _FIXED or name in _SIZED:
         return None
     found: type[Struct] = getattr(sys.modules[owner.__module__], name)
@@ -86,7 +86,7 @@ def _resolve(owner: type[Struct], name: str) -> type[Struct] | None:
 
 
 class _Walk:
-    """Steps over one message field by field; raises ProtocolError at the first bad one."""
+    """Walks over one message field by field; raises ProtocolError at the first malformed one."""
 
     def __init__(self, cls: type[Message], buf: bytes | memoryview, version: int) -> None:
         self._message = cls
@@ -143,7 +143,7 @@ class _Walk:
         return pos if size is None else self._blob(kind, size, pos)
 
     def _null_mark(self, field: FieldSpec, pos: int) -> tuple[bool, int]:
-        """Whether a struct follows that may be null; Kafka marks that in two ways."""
+        """Read the marker of a nullable struct, which has two formats; False for null."""
         if field.tag is not None:
             mark, pos = read_uvarint(self._buf, pos, self._end)
             return mark > 0, pos
@@ -166,13 +166,13 @@ class _Walk:
                 if portion > 1:
                     portion = max(1, portion // STEP)
                     continue
-                # It is this one; where it isn't (the quick path is stricter), it is walked over.
+                # It is this one; if it isn't (the fast path is stricter), it is walked over.
                 pos = self._element(field, kind, nested, pos)
             count -= portion
         return pos
 
     def _portion(self, field: FieldSpec, nested: type[Struct] | None, count: int, pos: int) -> int:
-        """Skip elements by the quick path. Raises one of DECODE_ERRORS if one of them is bad."""
+        """Skip elements by the fast path. Raises one of DECODE_ERRORS if one is malformed."""
         args = self._buf, pos, self._end
         if nested is None and field.type != "[]string":
             raise Malformed
@@ -189,7 +189,7 @@ class _Walk:
         return self._blob(kind, size or 0, pos)
 
     def _length(self, field: FieldSpec, pos: int, *, wide: bool) -> tuple[int | None, int]:
-        """The length in front of a variable field; None for null. ``wide``: int32, not int16."""
+        """Read the length before a variable field; None for null. ``wide``: int32, not int16."""
         size: int
         if self._flexible and not field.never_compact:
             size, pos = read_uvarint(self._buf, pos, self._end)
@@ -239,7 +239,7 @@ class _Walk:
 
 
 def _wrong_value(message: Struct, version: int) -> tuple[str, str, str] | None:
-    """Class, field and reason of the first value that can't be written."""
+    """Return class, field and reason of the first value that can't be written; None if none."""
     name = type(message).__name__
     for field in message.fields():
         value = getattr(message, field.name, None)

@@ -1,9 +1,9 @@
 """Frames: the size, the header and the message, in both directions.
 
 Clients use ``encode_request`` and ``decode_response_header``, the embedded broker reads requests
-by ``decode_request_header``. A request's header is version 2 for flexible versions of the API and
-1 for the others; a response's is 1 and 0, but always 0 for ApiVersions, whose sender may not know
-what the peer speaks (KIP-511).
+with ``decode_request_header``. A request's header is version 2 for flexible versions of the API and
+1 for the others; a response's is 1 and 0, but always 0 for ApiVersions, as its sender may not know
+which versions the peer supports (KIP-511).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class RequestHeader(NamedTuple):
     """The header of a request.
 
     Attributes:
-        api_key: Which API; maybe one that we don't speak.
-        api_version: Version of the request, maybe one that we don't speak.
+        api_key: The API, which may be unsupported.
+        api_version: Version of the request, which may be unsupported.
         correlation_id: To be repeated in the response's header.
-        client_id: What the client calls itself, None if it doesn't.
-        body_offset: Where the message starts in the frame.
+        client_id: The client's name for itself, None without one.
+        body_offset: Position of the message in the frame.
     """
 
     api_key: int
@@ -46,7 +46,7 @@ class RequestHeader(NamedTuple):
 def encode_request(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """A whole frame: size, header, message.
+    """Encode a whole frame: size, header, message.
 
     Raises:
         ProtocolError: The message can't be encoded in ``version``, or ``client_id`` is too long.
@@ -67,7 +67,7 @@ def encode_request(
 
 @lru_cache(maxsize=64)
 def _sender(client_id: str | None, flexible: bool) -> bytes:
-    """What follows the correlation id in a request's header."""
+    """Return the part of a request's header after the correlation id."""
     out = bytearray()
     if client_id is None:
         out += b"\xff\xff"
@@ -86,8 +86,8 @@ def _sender(client_id: str | None, flexible: bool) -> bytes:
 def decode_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a request from a frame without its size.
 
-    APIs and versions that we don't speak are read as well as possible, so that they can be
-    answered with an error.
+    The headers of unsupported APIs and versions are read as far as possible, so that the broker can
+    send an error response.
 
     Raises:
         ProtocolError: The bytes are no header.
@@ -110,7 +110,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 
 
 def decode_response_header(frame: Buffer, api_key: int, version: int) -> tuple[int, int]:
-    """Correlation id, and where the message starts in a frame without its size.
+    """Return the correlation id and the position of the message in a frame without its size.
 
     Raises:
         ProtocolError: The bytes are no header.

@@ -1,9 +1,9 @@
 """Base classes of the generated messages: decode, encode, equality and a short repr.
 
 Callers use ``decode``, ``encode`` and ``encode_into``; the generated classes add ``_read`` /
-``_read_many`` and ``_write``. Whatever goes wrong on bytes or values leaves here as a
-ProtocolError: the emitted code is quick and only notices *that* something is wrong, and
-``diagnosis`` then finds out what and where.
+``_read_many`` and ``_write``. Every error in bytes or values is raised as a ProtocolError: the
+generated code is fast and only detects *that* something is wrong, and ``diagnosis`` then finds out
+what and where.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FieldSpec(NamedTuple):
         null_first: First version in which it may be None.
         null_last: Last such version; below ``null_first`` if there is none.
         tag: Its tag if it is a tagged field.
-        ignorable: It may be left out silently in versions that don't have it.
+        ignorable: It may be omitted silently in versions that don't have it.
         never_compact: It keeps the old encoding in flexible versions.
         default: Its default; ``()`` for a fresh list or struct.
     """
@@ -118,7 +118,7 @@ class Message(Struct):
 
     Attributes:
         NAME: Kafka's name of it; of the API for requests and responses.
-        MIN_VERSION: The lowest version that this client speaks.
+        MIN_VERSION: The lowest version that this client supports.
         MAX_VERSION: The highest one.
         FIRST_FLEXIBLE: The first version with compact lengths and tagged fields; None without.
     """
@@ -141,8 +141,8 @@ class Message(Struct):
             offset: Where the message starts, in bytes.
 
         Raises:
-            ProtocolError: The bytes are no such message (with struct, field and offset), or the
-                version is not one that this client speaks.
+            ProtocolError: The bytes are no such message (with struct, field and offset), or this
+                client doesn't support the version.
         """
         buf = cls._prepare(data, version, offset)
         try:
@@ -154,18 +154,18 @@ class Message(Struct):
         return message
 
     def encode(self, version: int) -> bytes:
-        """The message as bytes.
+        """Return the message as bytes.
 
         Raises:
             ProtocolError: A field can't be represented in ``version``, has a value of the wrong
-                type or range, or the version is not one that this client speaks.
+                type or range, or this client doesn't support the version.
         """
         out = bytearray()
         self.encode_into(out, version)
         return bytes(out)
 
     def encode_into(self, out: bytearray, version: int) -> None:
-        """Append the message to ``out``; on an error ``out`` is as before. Raises: see encode."""
+        """Append the message to ``out``; on an error ``out`` is unchanged. Raises: see encode."""
         self._check_version(version)
         start = len(out)
         try:
@@ -207,14 +207,14 @@ class LogRecord(Message):
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A response of a broker."""
 
     __slots__ = ()
     API_KEY: ClassVar[int]
 
 
 class Request(Message):
-    """What is asked of a broker."""
+    """A request to a broker."""
 
     __slots__ = ()
     API_KEY: ClassVar[int]
@@ -222,30 +222,30 @@ class Request(Message):
 
 
 class PiecewiseRequest(Request):
-    """A request whose bytes are at hand in pieces, so that joining them is all the copying."""
+    """A request whose bytes are available in pieces, so that joining them is the only copy."""
 
     __slots__ = ()
 
     def pieces(self, version: int) -> list[Buffer]:
-        """What ``encode`` gives, to be joined; of ``len`` each as many bytes.
+        """Return the result of ``encode`` in pieces to be joined; ``len`` of each is its bytes.
 
-        Raises: see ``encode``; also what the emitted code raises.
+        Raises: see ``encode``; also the errors of the generated code.
         """
         raise NotImplementedError
 
 
 class SteppedResponse(Response):
-    """A response that can be so large that its decoding is better cut into slices."""
+    """A response that can be so large that it should be decoded in several steps."""
 
     __slots__ = ()
 
     @classmethod
     def decode_steps(cls, data: Buffer, version: int, offset: int = 0) -> Generator[Any, Any, Self]:
-        """Like ``decode``, as a generator that pauses every now and then and returns the message.
+        """Like ``decode``, as a generator that pauses between steps and returns the message.
 
         It yields each element of the longest array (a topic of Metadata) as soon as it is read,
-        and None inside an element after every 1,000 parts. A caller that answers an element with
-        ``send(True)`` has taken it: then the message doesn't hold it, and nothing piles up.
+        and None inside an element after every 1,000 parts. After ``send(True)`` for an element, the
+        caller owns it: the message doesn't keep it, so that elements don't accumulate.
         """
         buf = cls._prepare(data, version, offset)
         try:
@@ -276,7 +276,7 @@ def _encode_fault(message: Message, version: int, problem: Exception) -> Protoco
 
 
 def _show(value: Any, kind: str) -> str:
-    """A value for the repr: no payload, and no more than a few elements of a list."""
+    """Format a value for the repr: no payload, and at most a few elements of a list."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         if kind.endswith("uuid"):
             return base64.urlsafe_b64encode(value).decode().rstrip("=")

@@ -1,10 +1,10 @@
 """Kafka's primitive types: variable-length integers, strings, bytes and arrays of them.
 
 Used by the generated messages and by hand-written schemas. Readers take the buffer, a position and
-the buffer's end, and return the value and the next position. On bytes that can't be right they
-raise ``Malformed``, ``IndexError``, ``struct.error`` or ``UnicodeDecodeError``; it is the caller
-(``Message.decode``) that turns these into a ProtocolError. Nothing here allocates more than the
-bytes at hand could hold.
+the buffer's end, and return the value and the next position. On malformed bytes they raise
+``Malformed``, ``IndexError``, ``struct.error`` or ``UnicodeDecodeError``; the caller
+(``Message.decode``) converts these into a ProtocolError. Nothing here allocates more than the given
+bytes could hold.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID = b"\0" * 16
-"""The uuid that stands for none."""
+"""The uuid that means none."""
 
 MAX_STRING = 0x7FFF
-"""Bytes in the longest string, also where the length's own encoding could hold more."""
+"""Most bytes in a string, even if the length's encoding could hold more."""
 
 _MAX_INT32 = 0x7FFFFFFF
 
 
 class Malformed(ValueError):
-    """The bytes are not what the schema says."""
+    """The bytes don't match the schema."""
 
 
 DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
-"""What reading malformed bytes may raise."""
+"""Errors that reading malformed bytes may raise."""
 
 UNPACK_INT32S = [struct.Struct(f">{count}i").unpack_from for count in range(32)]
 """Unpackers of short arrays of int32, by their length."""
@@ -38,7 +38,7 @@ _SIZES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8
 
 
 def read_uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes and 31 bits."""
+    """Read an unsigned varint of at most five bytes and 31 bits."""
     value = shift = 0
     while shift < 35:
         byte = buf[pos]
@@ -74,7 +74,7 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def read_compact_string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:
-    """A string behind an unsigned varint of its length plus one; null is refused."""
+    """Read a string behind an unsigned varint of its length plus one; null is an error."""
     size, pos = read_uvarint(buf, pos, end)
     stop = pos + size - 1
     if not 0 < size <= MAX_STRING + 1 or stop > end:
@@ -83,7 +83,7 @@ def read_compact_string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:
 
 
 def read_compact_bytes(buf: Buffer, pos: int, end: int) -> tuple[bytes, int]:
-    """Bytes behind an unsigned varint of their length plus one; null is refused."""
+    """Read bytes behind an unsigned varint of their length plus one; null is an error."""
     size, pos = read_uvarint(buf, pos, end)
     stop = pos + size - 1
     if size == 0 or stop > end:
@@ -141,14 +141,14 @@ def _byte_length(value: Buffer) -> int:
 
 
 def check_uuid(value: bytes) -> bytes:
-    """``value`` if it is 16 bytes; ``struct`` would cut or pad it silently."""
+    """Return ``value`` if it is 16 bytes; ``struct`` would cut or pad it silently."""
     if len(value) != 16:
         raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
     return value
 
 
 def read_strings(buf: Buffer, pos: int, end: int, count: int) -> tuple[list[str], int]:
-    """``count`` strings with int16 lengths."""
+    """Read ``count`` strings with int16 lengths."""
     if count > end - pos:
         raise Malformed
     items = []
@@ -162,7 +162,7 @@ def read_strings(buf: Buffer, pos: int, end: int, count: int) -> tuple[list[str]
 
 
 def read_compact_strings(buf: Buffer, pos: int, end: int, count: int) -> tuple[list[str], int]:
-    """``count`` compact strings."""
+    """Read ``count`` compact strings."""
     if count > end - pos:
         raise Malformed
     items = []
@@ -181,7 +181,7 @@ def read_compact_strings(buf: Buffer, pos: int, end: int, count: int) -> tuple[l
 
 
 def read_numbers(buf: Buffer, pos: int, end: int, count: int, code: str) -> tuple[list[int], int]:
-    """``count`` numbers of one ``struct`` code."""
+    """Read ``count`` numbers of one ``struct`` code."""
     stop = pos + count * _SIZES[code]
     if count < 0 or stop > end:
         raise Malformed
@@ -189,13 +189,13 @@ def read_numbers(buf: Buffer, pos: int, end: int, count: int, code: str) -> tupl
 
 
 def read_compact_int32s(buf: Buffer, pos: int, end: int) -> tuple[list[int], int]:
-    """An array of int32 behind an unsigned varint of its length plus one; null is refused."""
+    """Read an array of int32 behind an unsigned varint of its length plus one; null is an error."""
     count, pos = read_uvarint(buf, pos, end)
     return read_numbers(buf, pos, end, count - 1, "i")
 
 
 def read_uuids(buf: Buffer, pos: int, end: int, count: int) -> tuple[list[bytes], int]:
-    """``count`` uuids."""
+    """Read ``count`` uuids."""
     stop = pos + 16 * count
     if stop > end:
         raise Malformed
@@ -258,7 +258,7 @@ def put_compact_uuids(out: bytearray, values: Sequence[bytes]) -> None:
 
 
 def read_unknown_tags(buf: Buffer, pos: int, end: int) -> tuple[dict[int, bytes] | None, int]:
-    """A section of tagged fields none of which is known: tag -> its bytes; None if it is empty."""
+    """Read a section of unknown tagged fields: tag -> its bytes; None if it is empty."""
     count, pos = read_uvarint(buf, pos, end)
     tags: dict[int, bytes] = {}
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Records and batches: the codec of what is inside produce and fetch requests.
+"""Records and batches: the codec for the contents of produce requests and fetch responses.
 
-The package's public names, and nothing else. ``IMPLEMENTATION`` says which of the two builds runs:
+The package's public names, and nothing else. ``IMPLEMENTATION`` is the name of the build in use:
 "cython", or "pure" where nothing was compiled or ``KCLIENT_PURE=1`` is set.
 """
 

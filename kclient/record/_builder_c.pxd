@@ -21,8 +21,8 @@ cdef extern from *:
     }
     #define kclient_item_cstr(items, at) PyBytes_AS_STRING(PyList_GET_ITEM((items), (at)))
     """
-    # Of bytes in a list, without counting that somebody looks at them. Negative where it is
-    # something else.
+    # Size of a bytes object in a list, without changing its reference count. Negative for an object
+    # of another type.
     Py_ssize_t item_size "kclient_item_size" (list items, Py_ssize_t at) noexcept
     const unsigned char* item_cstr "kclient_item_cstr" (list items, Py_ssize_t at) noexcept
 
@@ -33,7 +33,7 @@ cdef extern from *:
     bint is_exported "kclient_is_exported" (bytearray buffer) noexcept
 
 
-# What every record asks for or changes comes first, so that it lies in two lines of the cache.
+# Fields that every record reads or changes come first, so that they lie in two cache lines.
 cdef class BatchBuilder:
     cdef Py_ssize_t _used
     cdef readonly Py_ssize_t record_count

@@ -1,8 +1,8 @@
-"""What the compiled sources see as ``cython`` when they run as plain Python.
+"""The replacement for ``cython`` when the compiled sources run as plain Python.
 
-``record.py``, ``builder.py`` and their like are one source for two builds. Cython replaces the name
-``cython`` at compile time; the pure build takes it from here, so that Cython is not needed (nor
-its import paid for) on the machine of a user. Nothing but no-ops may stand here.
+``record.py``, ``builder.py`` and similar modules are one source for two builds. Cython replaces the
+name ``cython`` at compile time; the pure build imports it from here, so that Cython is not needed
+(nor its import time spent) at run time. This module may contain nothing but no-ops.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # C types of record.py for the compiled build: data only, no rules. Functions that are declared here
-# become C functions; whatever is not named here stays as Python has it.
+# become C functions; names that are not declared here stay Python objects.
 
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyTypeObject
@@ -51,7 +51,7 @@ cdef PyMemberDef _key_member
 cdef PyMemberDef _value_member
 
 cdef inline int expose_members() except -1:
-    """Have ``key`` and ``value`` be members of the struct: the interpreter reads those itself."""
+    """Make ``key`` and ``value`` members of the struct: the interpreter reads those itself."""
     cdef Record sample = Record.__new__(Record)
     cdef PyTypeObject* cls = <PyTypeObject*> Record
     _key_member.name = "key"

@@ -2,8 +2,8 @@
 builds.
 
 Compiled a second time as ``kclient.record._arrow_rows_c``. ``producer.arrow_source`` wraps the
-buffers of a slice of columns; ``send_arrow`` has them checked, given partitions, and put into
-batches. Every place in a buffer is checked before it is read, since offsets may come from anywhere.
+buffers of a slice of columns; ``send_arrow`` has the rows checked, assigned to partitions, and put
+into batches. Every position in a buffer is checked before it is read, since offsets are untrusted.
 It must not know about pyarrow, topics or the sender.
 """
 
@@ -23,7 +23,7 @@ else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:
-    # The compiled build has them as C functions, by its .pxd.
+    # The compiled build imports them as C functions in its .pxd.
     from kclient.record.builder import put_varint, zigzag
     from kclient.record.murmur import partition_of
 
@@ -32,28 +32,28 @@ BAD_PARTITION = 2
 BAD_TIMESTAMP = 3
 BAD_HEADER = 4
 BAD_NAME = 5
-"""What ``ArrowRows.check`` finds wrong with a row."""
+"""The faults of a row that ``ArrowRows.check`` reports."""
 
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 MOST_PARTITIONS = 0x80000000
-"""Of a topic, as far as their numbers allow."""
+"""Most partitions of a topic, by the range of partition indexes."""
 _NO_HEADERS = b"\x00"
 
-# What of these takes a few milliseconds in each build.
+# Amounts of work that take a few milliseconds in each build.
 _CELLS_AT_ONCE = 65_536 if cython.compiled else 1_024
-"""Rows and headers that are looked at, or laid out, before others may want a turn."""
+"""Rows and headers that are checked or encoded before the caller may yield to the loop."""
 _HASHED_AT_ONCE = 4 * 1024 * 1024 if cython.compiled else 64 * 1024
-"""Bytes of keys, likewise."""
+"""Bytes of keys that are hashed before the caller may yield to the loop."""
 
 
 @cython.final
 @cython.cclass
 class ArrowBits:
-    """Which rows of a column are not null.
+    """The validity bitmap of a column: which rows are not null.
 
     Args:
-        start: Where the first row is among the bits.
-        rows: How many there are.
+        start: Index of the first row's bit.
+        rows: Number of rows.
         bits: A bit per row, least significant first; None if no row is null.
     """
 
@@ -63,7 +63,7 @@ class ArrowBits:
         self._bits: Any = view_of(b"" if bits is None else bits, 1, (start + rows + 7) // 8, "B")
 
     def is_null(self, row: int) -> bool:
-        """Whether there is nothing in ``row``."""
+        """Return whether ``row`` is null."""
         if not self._any:
             return False
         at = self._start + row
@@ -76,16 +76,16 @@ class ArrowBytes:
     """A column of bytes or texts.
 
     Args:
-        rows: How many there are.
-        start: Where the first is in the buffers.
-        bits: A bit per row for what is not null, or None.
-        width: Bytes of an offset: 4 or 8; 0 where all values are equally long.
+        rows: Number of rows.
+        start: Index of the first row in the buffers.
+        bits: Validity bitmap, or None if no row is null.
+        width: Bytes of an offset: 4 or 8; 0 if all values have the same size.
         ends: Offsets into ``data``, one more than rows.
-        size: Bytes of each value where they are equally long; -1 for a column of nulls only.
-        data: The values, end to end.
+        size: Bytes of each value if all have the same size; -1 for a column of nulls only.
+        data: The values, concatenated.
 
     Attributes:
-        pos: Where in ``data`` the value is that ``locate`` found.
+        pos: Position in ``data`` of the value that ``locate`` found.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class ArrowBytes:
             self._data_cstr = self._data
 
     def locate(self, row: int) -> int:
-        """Find the value of a row: its size, -1 for null; ``pos`` says where it is.
+        """Find the value of a row: return its size, -1 for null, and set ``pos``.
 
         Raises:
-            InvalidArgument: It would lie outside of the data.
+            InvalidArgument: It is not within the data.
         """
         if self._nulls.is_null(row) or self._size < 0:
             return -1
@@ -129,12 +129,12 @@ class ArrowBytes:
         return last - first  # type: ignore[no-any-return]
 
     def get(self, row: int) -> bytes | None:
-        """The value of a row as an object."""
+        """Return the value of a row as an object."""
         size = self.locate(row)
         return None if size < 0 else bytes(self._data[self.pos : self.pos + size])
 
     def is_text(self, row: int) -> bool:
-        """Whether the value of a row, which isn't null, is UTF-8."""
+        """Return whether the value of a row, which isn't null, is UTF-8."""
         if cython.compiled:
             size = self.locate(row)
             pos = self.pos
@@ -153,15 +153,15 @@ class ArrowBytes:
 @cython.final
 @cython.cclass
 class ArrowInts:
-    """A column of numbers, each divided or multiplied where its unit is another.
+    """A column of numbers, each multiplied or divided to convert its unit.
 
     Args:
-        rows: How many there are.
-        start: Where the first is in the buffers.
-        bits: A bit per row for what is not null, or None.
+        rows: Number of rows.
+        start: Index of the first row in the buffers.
+        bits: Validity bitmap, or None if no row is null.
         numbers: Ints of 64 bits.
-        times: To multiply with.
-        over: To divide by.
+        times: Factor to multiply by.
+        over: Divisor.
     """
 
     def __init__(
@@ -175,16 +175,16 @@ class ArrowInts:
         self._most = _LAST_TIMESTAMP // times
 
     def is_null(self, row: int) -> bool:
-        """Whether there is no number in ``row``."""
+        """Return whether ``row`` is null."""
         return self._nulls.is_null(row)
 
     def get(self, row: int) -> int:
-        """The number in a row, -2 where it is out of range or below -1."""
+        """Return the number in a row, -2 if it is out of range or below -1."""
         number = self._numbers[self._start + row]
         if number < -1 or number > self._most:
             return -2
         if number < 0:
-            # What poll_arrow gives where a record has no timestamp: milliseconds.
+            # poll_arrow returns -1 milliseconds for a record without a timestamp.
             return -1 if self._times == 1 and self._over == 1 else -2
         if self._over == 1:
             return number * self._times  # type: ignore[no-any-return]
@@ -197,16 +197,16 @@ class ArrowHeaders:
     """A column of lists of (name, value).
 
     Args:
-        rows: How many there are.
-        start: Where the first is in the buffers.
-        bits: A bit per row for what is not null, or None; null is no headers.
+        rows: Number of rows.
+        start: Index of the first row in the buffers.
+        bits: Validity bitmap, or None if no row is null; null means no headers.
         width: Bytes of an offset: 4 or 8.
         ends: Offsets into names and values, one more than rows.
-        first: What the first of names and values is counted as.
-        items: How many names and values there are.
-        item_bits: Which of the pairs are not null.
-        names: Their names.
-        values: Their values.
+        first: The offset that stands for the first of names and values.
+        items: Number of names and values.
+        item_bits: Validity bitmap of the pairs.
+        names: Names of the pairs.
+        values: Values of the pairs.
     """
 
     def __init__(
@@ -239,10 +239,10 @@ class ArrowHeaders:
         self._scratch_cstr: Any = self._scratch
 
     def locate(self, row: int) -> int:
-        """Find the headers of a row: how many; ``from_item`` and ``to_item`` say where they are.
+        """Find the headers of a row: return how many, and set ``from_item`` and ``to_item``.
 
         Raises:
-            InvalidArgument: They would lie outside of what there is.
+            InvalidArgument: They are not within the pairs of the column.
         """
         self.from_item = self.to_item = 0
         if self._nulls.is_null(row):
@@ -261,7 +261,7 @@ class ArrowHeaders:
         return last - first  # type: ignore[no-any-return]
 
     def size(self, row: int) -> int:
-        """Bytes that the headers of a row are said to take; -1 if a pair or a name is null."""
+        """Return the estimated bytes of a row's headers; -1 if a pair or a name is null."""
         self.locate(row)
         size = 0
         item = self.from_item
@@ -277,7 +277,7 @@ class ArrowHeaders:
         return size
 
     def fault(self, row: int) -> int:
-        """What is wrong with the headers of a row, beside their size; 0 for nothing."""
+        """Return the fault of a row's headers, except for their size; 0 if they are valid."""
         self.locate(row)
         item = self.from_item
         while item < self.to_item:
@@ -289,13 +289,13 @@ class ArrowHeaders:
         return 0
 
     def bad_name(self, row: int) -> bytes | None:
-        """The first name of a row's that is not UTF-8."""
+        """Return the first header name of a row that is not UTF-8, None without one."""
         self.locate(row)
         span = range(self.from_item, self.to_item)
         return next((self._names.get(item) for item in span if not self._names.is_text(item)), None)
 
     def encode(self, row: int) -> int:
-        """Lay the headers of a row out in the scratch area as the wire has them; bytes of that."""
+        """Encode the headers of a row into the scratch buffer; return the bytes written."""
         wanted = HEADER_OVERHEAD + self.size(row)
         if wanted > len(self._scratch):
             self._scratch = bytearray(2 * wanted)
@@ -321,7 +321,7 @@ class ArrowHeaders:
         return pos
 
     def get(self, row: int) -> tuple[tuple[str, bytes | None], ...]:
-        """The headers of a row as objects."""
+        """Return the headers of a row as objects."""
         self.locate(row)
         span = range(self.from_item, self.to_item)
         return tuple(
@@ -336,12 +336,12 @@ class ArrowRows:
     """The columns of one slice of rows.
 
     Args:
-        count: How many rows.
-        value: What is sent.
-        key: Their keys, if there are any.
-        headers: Their headers, if there are any.
-        partition: Where each goes, if that is given.
-        timestamp: Milliseconds, if they are given.
+        count: Number of rows.
+        value: The column of values.
+        key: The column of keys, if there is one.
+        headers: The column of headers, if there is one.
+        partition: The column of partitions, if there is one.
+        timestamp: The column of timestamps in milliseconds, if there is one.
     """
 
     def __init__(
@@ -366,42 +366,42 @@ class ArrowRows:
             self._at_once = max(1, _CELLS_AT_ONCE // (1 + self._headers._items // count))
 
     def piece(self, row: int) -> int:
-        """Where the work that begins at ``row`` should end, for others to get a turn."""
+        """Return where a piece of work that begins at ``row`` should end, to yield to the loop."""
         last = row + self._at_once
         return last if last < self.count else self.count
 
     def check(
         self, row: int, last: int, largest: int, keep: int, partitions: int = MOST_PARTITIONS
     ) -> tuple[int, list[tuple[int, int]], int]:
-        """Look at rows from ``row`` to before ``last``, before any is sent.
+        """Check the rows from ``row`` to before ``last``, before any is sent.
 
         Args:
-            row: The first to look at.
-            last: Where to end.
-            largest: Bytes that a record may take.
-            keep: How many of the wrong ones to report.
-            partitions: How many the topic has.
+            row: The first to check.
+            last: The end.
+            largest: Most bytes that a record may take.
+            keep: Most faulty rows to report.
+            partitions: Number of partitions of the topic.
 
         Returns:
-            How many are wrong; the first of them, each with what is (``TOO_LARGE`` ...); and the
-            highest partition that is asked for, -1 if none is.
+            How many are faulty; the first of them, each with its fault (``TOO_LARGE`` ...); and
+            the highest partition in the rows, -1 without one.
         """
         self._refuse_beyond(row, last)
         wrong = 0
         highest = -1
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         while row < last:
             fault = self._fault(row, largest, partitions)
             if fault:
                 wrong += 1
-                if len(told) < keep:
-                    told.append((row, fault))
+                if len(reported) < keep:
+                    reported.append((row, fault))
             elif self._partition is not None and not self._partition.is_null(row):
                 partition = self._partition.get(row)
                 if partition > highest:
                     highest = partition
             row += 1
-        return wrong, told, highest
+        return wrong, reported, highest
 
     def _fault(self, row: int, largest: int, partitions: int) -> int:
         if self._headers is not None:
@@ -423,22 +423,22 @@ class ArrowRows:
         return 0
 
     def partition(self, row: int) -> int:
-        """The partition that a row asks for, -1 for none."""
+        """Return the partition in a row, -1 for none."""
         if self._partition is None or self._partition.is_null(row):
             return -1
         return self._partition.get(row)
 
     def route(self, targets: Any, row: int, last: int, partitions: int) -> int:
-        """Choose where rows from ``row`` to before ``last`` go as Java does, -1 for any partition.
+        """Choose partitions for rows from ``row`` to before ``last`` as Java does, -1 for any.
 
         Args:
-            targets: An array of 32-bit ints, one for each row.
+            targets: An array of 32-bit ints, one for each row, to be filled in.
             row: The first to choose for.
-            last: Where to end.
-            partitions: How many the topic has.
+            last: The end.
+            partitions: Number of partitions of the topic.
 
         Returns:
-            The first that it did not get to: much to hash may end it early, but not at ``row``.
+            The first row without a choice: it may end early after much hashing, but after ``row``.
         """
         targets_view: Any = targets
         self._refuse_beyond(row, last)
@@ -463,15 +463,15 @@ class ArrowRows:
         return partition_of(key._data[key.pos : key.pos + size], size, partitions)
 
     def key(self, row: int) -> bytes | None:
-        """The key of a row as an object."""
+        """Return the key of a row as an object."""
         return None if self._key is None else self._key.get(row)
 
     def bad_name(self, row: int) -> bytes | None:
-        """The first name of a row's headers that is not UTF-8."""
+        """Return the first header name of a row that is not UTF-8, None without one or headers."""
         return None if self._headers is None else self._headers.bad_name(row)
 
     def stage(self, row: int) -> int:
-        """Find a row's key and value; bytes that the record is said to take."""
+        """Locate a row's key and value; return the estimated size of the record in bytes."""
         size = RECORD_OVERHEAD
         self._value_size = self._value.locate(row)
         if self._value_size > 0:
@@ -485,14 +485,14 @@ class ArrowRows:
         return size
 
     def timestamp(self, row: int, now: int) -> int:
-        """A row's timestamp in milliseconds, ``now`` where it has none."""
+        """Return a row's timestamp in milliseconds, ``now`` if it has none."""
         if self._timestamp is None or self._timestamp.is_null(row):
             return now
         stamp = self._timestamp.get(row)
         return stamp if stamp >= 0 else now
 
     def put(self, builder: _builder.BatchBuilder, row: int, now: int) -> int:
-        """Add the row that is staged; its index in the batch, or -1 if there is no room."""
+        """Add the staged row; return its index in the batch, or -1 if it doesn't fit."""
         stamp = self.timestamp(row, now)
         value = self._value
         key = value if self._key is None else self._key
@@ -516,7 +516,7 @@ class ArrowRows:
         return index
 
     def append(self, builder: _builder.BatchBuilder, row: int, last: int, now: int) -> int:
-        """Add rows from ``row`` to before ``last`` to a batch; the first that found no room."""
+        """Add rows from ``row`` to before ``last`` to a batch; return the first that didn't fit."""
         self._refuse_beyond(row, last)
         while row < last:
             self.stage(row)
@@ -528,7 +528,7 @@ class ArrowRows:
     def record(
         self, row: int, now: int
     ) -> tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...] | None, int]:
-        """A row as timestamp, key, value, headers, and the bytes it is said to take."""
+        """Return a row as timestamp, key, value, headers, and the estimated size in bytes."""
         size = self.stage(row)
         headers = None if self._headers is None else self._headers.get(row) or None
         return self.timestamp(row, now), self.key(row), self._value.get(row), headers, size
@@ -539,7 +539,7 @@ class ArrowRows:
 
 
 def view_of(buffer: Any, width: int, count: int, code: Any) -> Any:
-    """``buffer`` as numbers; InvalidArgument if it has less than ``count`` of ``width`` bytes."""
+    """Return ``buffer`` as ``count`` numbers of ``width`` bytes; InvalidArgument if it is short."""
     raw = memoryview(buffer).cast("B")
     if buffer == b"":
         return raw.cast(code)
@@ -551,5 +551,5 @@ def view_of(buffer: Any, width: int, count: int, code: Any) -> Any:
 
 
 def broken(row: int) -> InvalidArgument:
-    """The error for offsets that lead out of the data."""
+    """Return the error for offsets that are not within the data."""
     return InvalidArgument(f"the Arrow data is broken: row {row} lies outside of its buffers")

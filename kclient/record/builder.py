@@ -1,9 +1,9 @@
 """``BatchBuilder``: records in, one v2 batch out. One source, two builds.
 
 Compiled a second time as ``kclient.record._builder_c`` with the C types of ``_builder_c.pxd``. The
-producer's accumulator appends to it, its sender closes and encodes it, as often as it must retry.
-Appending happens on the loop; ``compress`` may run in a thread, since it touches nothing but the
-builder itself. It must not know about partitions, sequence numbering or time.
+producer's accumulator appends to it, its sender closes and encodes it, again for each retry.
+Appending happens on the loop; ``compress`` may run in a thread, since it accesses only the builder
+itself. It must not know about partitions, sequence numbering or time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ else:
 DEFAULT_LIMIT = 65_536
 _INT32_MAX = 0x7FFFFFFF
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
-"""One less than 64 bits can hold: then the difference to -1 fits as well."""
+"""One less than the largest int64, so that the difference to -1 fits as well."""
 _MOST_OVERHEAD_BYTES = 64
-"""More than all lengths and deltas of one record can take."""
+"""Upper bound for the bytes of all lengths and deltas of one record."""
 _FIRST_BYTES = 1024 if cython.compiled else 0
 _NOTHING = bytearray()
 _NO_HEADERS = b"\x00"
@@ -52,12 +52,12 @@ _TABLE_SIZE = 8192
 
 
 def zigzag(number: int) -> int:
-    """Small positive for numbers near 0, as the wire has them."""
+    """Return the zigzag encoding, which is small and not negative for numbers near 0."""
     return (number << 1) ^ (number >> 63)
 
 
 def varint(number: int) -> bytes:
-    """``number`` as a zigzag varint; for the pure build, and not on its fast path."""
+    """Return ``number`` as a zigzag varint; for the pure build, but not on its fast path."""
     value = zigzag(number)
     out = bytearray()
     while value > 127:
@@ -67,12 +67,12 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-# The pure build looks the common varints up: joining them is three times as fast as storing bytes.
+# The pure build looks up common varints: joining them is three times as fast as storing bytes.
 _VARINTS: list[bytes] = [] if cython.compiled else [varint(n) for n in range(_TABLE_SIZE)]
 
 
 def varint_size(value: int) -> int:
-    """Bytes that ``put_varint`` writes for ``value``."""
+    """Return the number of bytes that ``put_varint`` writes for ``value``."""
     if value < 128:
         return 1
     size = 2
@@ -100,18 +100,18 @@ class BatchBuilder:
 
     Args:
         limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
-            admitted whatever its size.
-        expected: Bytes that it will probably take, for which memory is taken at once.
-        memory: What another builder gave back, without other users.
-        log_append_time: Write a batch whose timestamps the broker gave (for brokers).
+            accepted whatever its size.
+        expected: Bytes that it will probably take, for which memory is allocated at once.
+        memory: Memory that another builder returned and nothing else uses.
+        log_append_time: Write a batch whose timestamps the broker set (for brokers).
         transactional: The batch is part of a transaction.
-        control: Its records are markers of the transaction log and not data (for brokers).
+        control: Its records are transaction markers and not data (for brokers).
 
     Attributes:
         record_count: Records in it so far.
         base_timestamp: Timestamp of the first record, -1 before it.
         max_timestamp: Greatest timestamp so far, -1 before the first record.
-        closed: It takes no more records, since it was compressed or encoded.
+        closed: It accepts no more records, since it was compressed or encoded.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class BatchBuilder:
         self.closed = False
 
     def _take(self, buffer: bytearray) -> None:
-        """Have ``buffer`` be where records are put. Asking it for each where it is costs time."""
+        """Put records into ``buffer`` from now on; keep its address, as reading it costs time."""
         self._buffer = buffer
         if cython.compiled:
             self._memory: Any = buffer  # type: ignore[misc]
@@ -175,7 +175,7 @@ class BatchBuilder:
 
     @property
     def codec(self) -> Compression:
-        """How it is compressed; NONE until ``compress``."""
+        """The compression codec; NONE until ``compress``."""
         return Compression(self._codec)
 
     def append(
@@ -190,7 +190,7 @@ class BatchBuilder:
             headers: (name, value) pairs, or None.
 
         Returns:
-            Its index in the batch, or -1 if there is no room or the batch is closed.
+            Its index in the batch, or -1 if it doesn't fit or the batch is closed.
 
         Raises:
             SerializationFailed: Key, value or a header has the wrong type.
@@ -207,10 +207,10 @@ class BatchBuilder:
         return self.put(timestamp, key, value, encode_headers(headers) if headers else _NO_HEADERS)
 
     def put(self, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
-        """``append`` for arguments that are known to be right; ``headers`` are encoded.
+        """Like ``append``, for arguments that are already checked; ``headers`` are encoded.
 
         Returns:
-            Its index in the batch, or -1 if there is no room or the batch is closed.
+            Its index in the batch, or -1 if it doesn't fit or the batch is closed.
 
         Raises:
             RecordTooLarge: No batch can hold it (2 GiB).
@@ -232,7 +232,7 @@ class BatchBuilder:
         headers_cstr: Any,
         headers_size: int,
     ) -> int:
-        """``put`` in the compiled build, of what lies anywhere; a negative size is None."""
+        """Like ``put``, in the compiled build, for pointers to memory; a negative size is None."""
         if self.closed:
             return -1
         delta = timestamp - self.base_timestamp if self.record_count else 0
@@ -242,10 +242,10 @@ class BatchBuilder:
         return self._note(timestamp, written)
 
     def put_values(self, timestamp: int, values: list[Any], count: int) -> tuple[int, int]:
-        """``put`` for each of the first ``count`` of ``values``, without keys and headers.
+        """``put`` the first ``count`` of ``values``, without keys and headers.
 
-        It stops where there is more to it: at the first record of a batch, at one for which there
-        is no room, at what is not bytes, and in the compiled build where memory must be had first.
+        It stops before a value that needs more work: the first record of a batch, one that doesn't
+        fit, one that is not bytes, and in the compiled build one that needs more memory allocated.
 
         Returns:
             How many were put, and the bytes of those values.
@@ -293,7 +293,7 @@ class BatchBuilder:
         return put, value_bytes
 
     def _note(self, timestamp: int, written: int) -> int:
-        """Count the record that took ``written`` bytes; its index, or -1 if that is 0."""
+        """Count a record of ``written`` bytes and return its index, or -1 if that is 0."""
         if written == 0:
             return -1
         count = self.record_count
@@ -350,7 +350,7 @@ class BatchBuilder:
             if type(value) is not bytes:
                 break
             size = len(value)
-            # What is larger than any batch is refused by ``put``.
+            # ``put`` raises for a record larger than any batch.
             if self._used + size > self._room:
                 break
             if self._join(timestamp, delta, None, value, _NO_HEADERS) < 0:
@@ -386,7 +386,7 @@ class BatchBuilder:
         headers_cstr: Any,
         headers_size: int,
     ) -> int:
-        """Append the record's bytes; bytes written, 0 if there is no room."""
+        """Append the record's bytes; return the bytes written, 0 if they don't fit."""
         time = zigzag(delta)
         index = zigzag(self.record_count)
         key_length = zigzag(key_size)
@@ -424,29 +424,29 @@ class BatchBuilder:
         return total
 
     def _grow(self, wanted: int) -> None:
-        """Make room in the compiled build, where the buffer is ahead of what is used."""
+        """Enlarge the buffer in the compiled build, where it is larger than the used part."""
         size = max(wanted, 2 * self._size, self._expected)
-        # All full batches take the same: memory that one left shall not be a bit too small for
-        # the next, or it stays a hole.
+        # All full batches take the same size: freed memory that is slightly too small for the next
+        # one would be left as a hole.
         if size > self._room - (self._room >> 2):
             size = max(wanted, self._room)
-        # What the new bytes are does not matter: they are not cleared.
+        # The new bytes need no defined content: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
         self._take(self._buffer)
 
     def trim(self) -> None:
-        """Give memory back that was taken for records that didn't come. Call it after the last."""
+        """Free memory that was allocated for further records. Call it after the last record."""
         if cython.compiled:
             size = self._size
             if size > _FIRST_BYTES and size - self._used > size >> 3:
-                # A copy, as a bytearray keeps what it has until half of it is free.
+                # A copy, as a bytearray keeps its memory until half of it is free.
                 try:
                     self._take(self._buffer[: self._used])
                 except MemoryError:
-                    pass  # then it is kept: a batch must always be sealed as a whole
+                    pass  # then it is kept: sealing a batch must always succeed
 
     def give_back(self) -> bytearray | None:
-        """The memory of a batch that is over, if there is no view of it; None in the pure build."""
+        """Return the memory of a settled batch; None if a view exists, or in the pure build."""
         buffer = self._buffer
         if not cython.compiled or is_exported(buffer):  # type: ignore[name-defined] # noqa: F821
             return None
@@ -456,15 +456,15 @@ class BatchBuilder:
         return buffer
 
     def _body(self) -> bytes | memoryview:
-        """What lies behind the header: compressed, if it was."""
+        """Return the bytes behind the header, compressed once ``compress`` was called."""
         return memoryview(self._buffer)[: self._used] if self._payload is None else self._payload
 
     def compress(self, codec: Compression, level: int | None = None) -> None:
-        """Compress what is in it, and close it to appends. May run in a thread.
+        """Compress the records, and close the builder to appends. May run in a thread.
 
         Args:
-            codec: How; ``Compression.NONE`` only closes it.
-            level: The codec's own scale; None is its default.
+            codec: The codec; ``Compression.NONE`` only closes the builder.
+            level: Level on the codec's own scale; None is its default.
 
         Raises:
             CodecUnavailable: The codec's package is not installed, or can't be loaded.
@@ -487,12 +487,12 @@ class BatchBuilder:
         leader_epoch: int = -1,
         transactional: bool = False,
     ) -> bytes:
-        """The batch on the wire: v2, base offset 0, its CRC right. Closes it to appends.
+        """Return the encoded v2 batch, base offset 0, with its CRC; close it to appends.
 
         May be called again with other ids, for a retry or after an epoch bump.
 
         Raises:
-            InvalidArgument: There is no record in it.
+            InvalidArgument: It has no records.
         """
         ids = (producer_id, producer_epoch, base_sequence)
         return b"".join(self.parts(*ids, leader_epoch=leader_epoch, transactional=transactional))
@@ -506,7 +506,7 @@ class BatchBuilder:
         leader_epoch: int = -1,
         transactional: bool = False,
     ) -> tuple[bytes, bytes | memoryview]:
-        """What ``encode`` gives, as header and body; the body is the builder's own, not a copy.
+        """Return the result of ``encode`` as header and body; the body is not a copy.
 
         The builder is closed, so the body never changes. Raises: see ``encode``.
         """
@@ -529,9 +529,9 @@ class BatchBuilder:
         return head, body
 
     def split(self, limit: int) -> list[BatchBuilder]:
-        """The same records, in order, in new builders of ``limit`` bytes; for MESSAGE_TOO_LARGE.
+        """Return the records, in order, in new builders of ``limit`` bytes; for MESSAGE_TOO_LARGE.
 
-        A record over the limit is alone in its builder. This one stays as it is, but closed.
+        A record over the limit is alone in its builder. This builder is unchanged, but closed.
         """
         self.closed = True
         body = bytes(self._body())
@@ -557,13 +557,13 @@ class BatchBuilder:
 
 
 def checked_timestamp(timestamp_ms: int) -> int:
-    """``timestamp_ms``, if it is an int that a batch can hold."""
+    """Return ``timestamp_ms`` if it is an int that a batch can hold, else InvalidArgument."""
     if type(timestamp_ms) is int:
         try:
             timestamp = timestamp_ms
             if -1 <= timestamp <= _LAST_TIMESTAMP:
                 return timestamp
-        except OverflowError:  # the compiled build's, on the way into 64 bits
+        except OverflowError:  # in the compiled build, from the conversion to 64 bits
             pass
     raise InvalidArgument(
         f"timestamp_ms must be an int of milliseconds within -1 to 2**63 - 2, not {timestamp_ms!r}"
@@ -571,7 +571,7 @@ def checked_timestamp(timestamp_ms: int) -> int:
 
 
 def wrong_type(what: str, given: object) -> SerializationFailed:
-    """The error for a key or value that is not bytes."""
+    """Return the error for a key or value that is not bytes."""
     return SerializationFailed(
         f"the {what} of a record must be bytes or None when it is appended, "
         f"not {type(given).__name__}"
@@ -579,6 +579,6 @@ def wrong_type(what: str, given: object) -> SerializationFailed:
 
 
 def check_size(size: int) -> None:
-    """Refuse what no batch can hold, as its length is a 32-bit int."""
+    """Raise RecordTooLarge for a record that no batch can hold, as its length is 32 bits."""
     if size > _INT32_MAX - BATCH_HEADER_BYTES - _MOST_OVERHEAD_BYTES:
         raise RecordTooLarge(f"a record of {size} bytes is more than any batch can hold (2 GiB)")

@@ -1,7 +1,7 @@
 """``ColumnBuilder``: batches in, one Arrow record batch out; for ``Consumer.poll_arrow``.
 
-It adds topic and partition to what ``columns.py`` decodes, and hands the buffers over to pyarrow,
-which is imported on first use, without a copy of keys and values.
+It adds topic and partition to the columns that ``columns.py`` decodes, and passes the buffers to
+pyarrow, which is imported on first use, without a copy of keys and values.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def _schema() -> pyarrow.Schema:
 
 
 class ColumnBuilder:
-    """Collects the records of batches into columns, then starts anew.
+    """Collects the records of batches into columns, again for each record batch.
 
     Args:
-        expected: What another builder's ``expected`` was: columns that are as large as those
-            before from the start need not grow, which costs a copy and fresh memory each time.
+        expected: The ``expected`` of another builder: columns that are allocated in the size of
+            earlier ones need not grow, which costs a copy and new memory each time.
     """
 
     def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
         self.expected = expected
-        """Rows, bytes of keys and bytes of values that the next record batch has room for."""
+        """Rows, bytes of keys and bytes of values that the next record batch allocates for."""
         self._empty()
 
     def _empty(self) -> None:
@@ -66,17 +66,17 @@ class ColumnBuilder:
 
     @property
     def num_rows(self) -> int:
-        """How many records are in it."""
+        """Number of records added so far."""
         return self._store.rows
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of keys and values in it."""
+        """Bytes of keys and values added so far."""
         return self._store.size_bytes
 
     @property
     def last_offset(self) -> int:
-        """Offset of the record that was added last, -1 if there is none."""
+        """Offset of the last record that was added, -1 without one."""
         return self._store.last_offset
 
     def add(
@@ -88,22 +88,22 @@ class ColumnBuilder:
         start_offset: int = 0,
         limit: int | None = None,
     ) -> int:
-        """Add the next records of ``batch``, which keeps its place as for ``Batch.records``.
+        """Add the next records of ``batch``, which keeps its position as in ``Batch.records``.
 
         Args:
-            batch: From ``read_batches``.
+            batch: A batch from ``read_batches``.
             topic: Topic name.
             partition: Partition index.
             start_offset: Records before it are skipped.
             limit: How many to add at most; None for all that are left.
 
         Returns:
-            How many were added. 0 with a batch that is not exhausted: the columns are full (2 GiB
-            of keys and values): make a record batch of them first.
+            How many were added. 0 with a batch that is not exhausted means that the columns are
+            full (2 GiB of keys and values): call ``to_record_batch`` first.
 
         Raises:
-            CorruptRecord: The payload is not what it should be; nothing of this call was added.
-            DecompressionFailed: It had to be inflated and could not be.
+            CorruptRecord: The payload is malformed; nothing was added by this call.
+            DecompressionFailed: The payload had to be inflated and could not be.
         """
         before = self._store.rows
         try:
@@ -123,13 +123,13 @@ class ColumnBuilder:
     ) -> None:
         store = self._store
         batch.inflate()
-        # What is decoded is not decoded again: there must be room for it.
+        # Records are decoded only once, so there must be space for all of them.
         store.reserve(batch.record_count, max(batch.held_bytes, batch.size_bytes))
         for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
             store.append(record.offset, record.timestamp, record.key, record.value, ())
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
-        """What was added so far, as one record batch; the builder is empty after it.
+        """Return the records added so far as one record batch; the builder is empty afterwards.
 
         Columns: topic (dictionary of utf8), partition (int32), offset (int64), timestamp (ms, UTC;
         -1 where a record has none), key and value (binary, nullable), headers (list of struct of
@@ -171,7 +171,7 @@ class ColumnBuilder:
 
 
 def _remembered(size: int) -> int:
-    """What is left of an expectation: a smaller record batch may be followed by a usual one."""
+    """Return a slowly decaying expectation, as a small record batch may precede a usual one."""
     return size * 15 // 16
 
 
@@ -183,7 +183,7 @@ def _array(
     nulls: int = 0,
     children: list[pyarrow.Array] | None = None,
 ) -> pyarrow.Array:
-    """An array that looks at ``buffers``, which must not move; ``present`` says what isn't null."""
+    """Return an array on ``buffers``, which must not move, with the validity bitmap ``present``."""
     import pyarrow
 
     given = [
@@ -211,6 +211,6 @@ def _headers(kind: pyarrow.ListType, store: ColumnStore) -> pyarrow.Array:
 def _packed(
     kind: pyarrow.DataType, items: list[bytes], present: bytearray | None = None, nulls: int = 0
 ) -> pyarrow.Array:
-    """An array of these. Not ``pyarrow.array``, which loads pandas where it is installed."""
+    """Return an array of ``items``. ``pyarrow.array`` would load pandas where it is installed."""
     ends = array("i", accumulate(map(len, items), initial=0))
     return _array(kind, len(items), ends, b"".join(items), present=present, nulls=nulls)

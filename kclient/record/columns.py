@@ -3,7 +3,7 @@ builds.
 
 Compiled a second time as ``kclient.record._columns_c``. ``columnar.py`` fills it batch by batch and
 exports its buffers in Arrow's layout. It shares ``parse_record`` with the decoder of records, so
-that both accept and refuse the same bytes; it must not know about topics or about Arrow's structs.
+that both accept and reject the same bytes; it must not know about topics or about Arrow's structs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:
-    # The compiled build has them as C functions, by its .pxd.
+    # The compiled build imports them as C functions in its .pxd.
     from kclient.record.record import (
         check_end,
         decode_headers,
@@ -38,36 +38,36 @@ if not cython.compiled:
 
 _INT32_MAX = 0x7FFFFFFF
 _EXPECTED_SHARE = 64
-"""One such part of what is expected must be needed, before room is made for all of it."""
+"""The expected size is allocated once this fraction of it (1/64) is needed."""
 
 
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """One column of bytes: the data end to end, where each row ends, and which are null.
+    """One column of bytes: the concatenated data, the end of each row, and which rows are null.
 
     Args:
-        rows: Room that the first row makes at once, as do
-        size_bytes: so many bytes in these.
+        rows: Rows to allocate for when the first row is added.
+        size_bytes: Bytes of data to allocate likewise.
 
     Attributes:
-        data: The bytes, end to end, and room behind them.
-        ends: An array of int32: 0, then where each row ends.
+        data: The bytes of all rows, and spare space behind them.
+        ends: An array of int32: 0, then the end of each row in ``data``.
         present: A byte per row: 1, or 0 for null.
     """
 
     def __init__(self, rows: int = 0, size_bytes: int = 0) -> None:
         self._expected_rows = rows
         self._expected_bytes = size_bytes
-        self._asked = 0  # the largest room for data that was asked for
+        self._asked = 0  # the largest size of data that was requested
         self.data = bytearray()
         self.ends = array("i", (0,))
         self.present = bytearray()
         self.reserve(0, 0, 0)
 
     def reserve(self, rows: int, more: int, size_bytes: int) -> None:
-        """Behind so many rows make room for more of them, and for so many bytes in these."""
-        self._ends_view: Any = None  # an array that is looked at can't grow
+        """Allocate for ``more`` rows behind ``rows``, with ``size_bytes`` bytes of data in them."""
+        self._ends_view: Any = None  # an array with an exported view can't grow
         wanted = rows + more + 1
         try:
             if wanted > len(self.ends):
@@ -85,7 +85,7 @@ class BytesColumn:
         self._data_cstr: Any = self.data
 
     def trim(self, rows: int) -> None:
-        """Give up the room behind so many rows where it is more than they take themselves."""
+        """Free the space behind ``rows`` rows if it is larger than the rows themselves."""
         used = self.ends[rows]
         if len(self.data) > 2 * used:
             resize(self.data, used)
@@ -94,12 +94,12 @@ class BytesColumn:
         if len(self.ends) > 2 * (rows + 1):
             self._ends_view = None
             resize_items(self.ends, rows + 1)
-        self.reserve(rows, 0, 0)  # what was looked at has moved
+        self.reserve(rows, 0, 0)  # renew the views, as the memory has moved
 
     def put(self, row: int, data: bytes, pos: int, size: int) -> int:
-        """Set a row, for which there is room; a negative size is null. Returns 1 for null, else 0.
+        """Set a row within the reserved space; a negative size is null. Return 1 for null, else 0.
 
-        A row is set by setting it again: what follows the last one that counts is nothing.
+        Setting a row again overwrites it: data behind the last counted row is not in use.
         """
         used = self._ends_view[row]
         if size < 0:
@@ -123,19 +123,19 @@ class ColumnStore:
     """Rows of offset, timestamp, key, value and headers.
 
     Args:
-        rows: Room that the first row makes at once, as do
-        key_bytes: so many bytes of keys, and
-        value_bytes: of values. Expected by who has seen as much already, never what is announced.
+        rows: Rows to allocate for when the first row is added.
+        key_bytes: Bytes of keys to allocate likewise.
+        value_bytes: Bytes of values. All three come from earlier stores, never from batch headers.
 
     Attributes:
-        rows: How many rows are in it.
-        offsets: An array of int64, as long as there are rows or longer.
+        rows: Number of rows.
+        offsets: An array of int64 with at least as many items as rows.
         timestamps: An array of int64: milliseconds.
         keys: The column of keys.
         values: The column of values.
-        key_nulls: How many keys are null.
-        value_nulls: How many values are null.
-        header_ends: An array of int32: 0, then how many headers there are to the end of each row.
+        key_nulls: Number of null keys.
+        value_nulls: Number of null values.
+        header_ends: An array of int32: 0, then the number of headers up to the end of each row.
     """
 
     def __init__(self, rows: int = 0, key_bytes: int = 0, value_bytes: int = 0) -> None:
@@ -159,14 +159,14 @@ class ColumnStore:
 
     @property
     def asked(self) -> tuple[int, int, int]:
-        """Rows, and the most room for keys and for values that was made for payloads, which were
-        there in full: what the next store may expect.
+        """Rows, and the largest sizes of keys and values that were reserved for complete payloads:
+        the expectation for the next store.
         """
         return self.rows, self.keys._asked, self.values._asked
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last row, -1 if there is none."""
+        """Offset of the last row, -1 without one."""
         return int(self.offsets[self.rows - 1]) if self.rows > 0 else -1
 
     @property
@@ -180,22 +180,22 @@ class ColumnStore:
         return self._header_values[: self._headers]
 
     def reserve(self, more: int, size_bytes: int) -> None:
-        """Room for more rows, with ``size_bytes`` of keys and values between them."""
+        """Allocate for ``more`` rows, with ``size_bytes`` bytes of keys and values in total."""
         wanted = self.rows + more
         if wanted > len(self.offsets):
             size = room_for(wanted, len(self.offsets), self._expected_rows)
             resize_items(self.timestamps, size)
             resize_items(self.header_ends, size + 1)
-            # Last, as its length says that there is room; for others there may be no memory.
+            # Last, as its length shows that all are allocated; the others may raise MemoryError.
             resize_items(self.offsets, size)
         self.keys.reserve(self.rows, more, size_bytes)
         self.values.reserve(self.rows, more, size_bytes)
-        # What a batch that turned out to be corrupt may have left.
+        # Remove headers that a corrupt batch may have left.
         del self._header_names[self._headers :]
         del self._header_values[self._headers :]
 
     def trim(self) -> None:
-        """Give up room that is more than the rows take: what they are kept in may live for long."""
+        """Free spare space that exceeds the rows' own: the buffers may be kept for long."""
         rows = self.rows
         if len(self.offsets) > 2 * rows:
             resize_items(self.offsets, rows)
@@ -213,7 +213,7 @@ class ColumnStore:
     def append(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> bool:
-        """Add one row from values; False if the columns are full."""
+        """Add one row from values; return False if the columns are full."""
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         size = max(key_size, 0) + max(value_size, 0)
@@ -242,16 +242,16 @@ class ColumnStore:
         start_offset: int,
         limit: int,
     ) -> tuple[int, int]:
-        """Add up to ``limit`` records of a v2 payload; arguments as ``decode_records`` has them.
+        """Add up to ``limit`` records of a v2 payload; arguments as in ``decode_records``.
 
-        Nothing is added if it raises. Nor if what is left of the payload might pass the end of
-        Arrow's 32-bit offsets.
+        Nothing is added if it raises, or if the rest of the payload might exceed Arrow's 32-bit
+        offsets.
 
         Returns:
             The new ``pos`` and the new ``left``.
 
         Raises:
-            CorruptRecord: The payload is not what it should be.
+            CorruptRecord: The payload is malformed.
         """
         data_view: Any = data
         data_cstr: Any = start_of(data_view)
@@ -297,10 +297,10 @@ class ColumnStore:
 
 
 def room_for(wanted: int, room: int, expected: int) -> int:
-    """How large to make what has ``room`` and needs ``wanted``, so that it grows seldom.
+    """Return a new size for a buffer of size ``room`` that needs ``wanted``; it grows seldom.
 
-    Room that is expected is touched by its use only; but in Python it would have to be cleared.
-    Where little is needed the large piece is not worth its system calls.
+    In C, expected space costs nothing until it is used; in Python it would have to be cleared. If
+    little is needed, a large allocation is not worth its system calls.
     """
     if not cython.compiled or wanted * _EXPECTED_SHARE < expected:
         expected = 0
@@ -308,7 +308,7 @@ def room_for(wanted: int, room: int, expected: int) -> int:
 
 
 def resize(data: bytearray, size: int) -> None:
-    """Change a length; what the new bytes are does not matter, so C does not clear them."""
+    """Change the size; the new bytes need no defined content, so C does not clear them."""
     if cython.compiled:
         PyByteArray_Resize(data, size)
     elif size > len(data):
@@ -318,7 +318,7 @@ def resize(data: bytearray, size: int) -> None:
 
 
 def resize_items(data: Any, size: int) -> None:
-    """The same for an array, which nobody may be looking at: C does not check that."""
+    """The same for an array, which must have no exported views: C does not check that."""
     if cython.compiled:
         resize_array(data, size)
     elif size > len(data):
@@ -328,7 +328,7 @@ def resize_items(data: Any, size: int) -> None:
 
 
 def bitmap(present: bytearray, rows: int) -> bytearray:
-    """A byte per row to Arrow's bit per row, least significant first."""
+    """Convert a byte per row to Arrow's bit per row, least significant bit first."""
     present_cstr: Any = present
     bits = bytearray((rows + 7) // 8)
     bits_cstr: Any = bits

@@ -1,12 +1,13 @@
-"""The codecs of Kafka's batches: their names, their cost, and one function each way.
+"""The codecs of Kafka's batches: their names, their cost, and one function for each direction.
 
-``builder.py`` compresses, ``record_batch.py`` and ``reader.py`` decompress through here; both ask
-``predicted_cost`` whether that belongs in a thread. Framing is Java's. The codecs' packages are
-imported on first use, so that a client which never meets a codec neither needs nor loads it.
+``builder.py`` compresses, ``record_batch.py`` and ``reader.py`` decompress with this module; their
+callers use ``predicted_cost`` to decide whether that belongs in a thread. Framing is Java's. The
+codecs' packages are imported on first use, so that a client which never uses a codec neither needs
+nor loads it.
 
-Decompression trusts nothing: whatever a payload says about its size, the cap is what is held. Each
-codec is a generator of chunks of at most ``CHUNK`` bytes, so that passing the cap is noticed before
-memory is. Concatenated frames are read as Java reads them, one after the other.
+Decompression trusts nothing: whatever size a payload declares, the cap limits what is allocated.
+Each codec is a generator of chunks of at most ``CHUNK`` bytes, so that exceeding the cap is noticed
+before memory is exhausted. Concatenated frames are read as Java reads them, one after the other.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
-"""What snappy-java's framing begins with; two int32 versions follow."""
+"""The start of snappy-java's framing; two int32 versions follow."""
 _XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
@@ -41,19 +42,19 @@ _PACKAGES = {
     "zstd": ("zstandard", "zstandard"),
 }
 _USUAL_RATIO = 4
-"""How much larger payloads of records usually are when inflated."""
+"""The usual ratio of inflated to compressed size for payloads of records."""
 _zstd_compressors = threading.local()
 DEFAULT_CAP = 256 * 1024 * 1024
-"""Bytes that one batch may inflate to, where nothing else is configured."""
+"""Default for the bytes that one batch may inflate to."""
 CHUNK = 1024 * 1024
 _SMALLEST_CHUNK = 64 * 1024
 _INPUT_SLICE = 64 * 1024
 _XERIAL_HEADER = 16
 _LARGEST_XERIAL_BLOCK = 16 * 1024 * 1024
 _SNAPPY_RATIO = 22
-"""Snappy's best: three bytes that copy sixty-four."""
+"""Snappy's best ratio: three bytes copy sixty-four."""
 _FREE_WINDOW = 24 * 1024 * 1024
-"""The zstd window that may come on top of the cap; what is larger counts against it."""
+"""Bytes of a zstd window that may exceed the cap; the rest of a larger one counts against it."""
 _ZSTD_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50
 _SKIPPABLE_MASK = 0xFFFFFFF0
@@ -64,7 +65,7 @@ _zstd_decompressors = threading.local()
 
 
 class Compression(enum.IntEnum):
-    """A batch's codec; the values are those of the wire."""
+    """A batch's codec; the values are those on the wire."""
 
     NONE = 0
     GZIP = 1
@@ -74,7 +75,7 @@ class Compression(enum.IntEnum):
 
     @classmethod
     def parse(cls, name: str) -> Compression:
-        """The codec named as in configurations: "none", "gzip", "snappy", "lz4" or "zstd".
+        """Return the codec by its name in configurations: "none", "gzip", "snappy", "lz4", "zstd".
 
         Raises:
             InvalidArgument: There is no such codec.
@@ -87,7 +88,7 @@ class Compression(enum.IntEnum):
 
 
 _COST = {
-    # Seconds per 128 KiB at the default level: compressing, inflating (per byte that comes out).
+    # Seconds per 128 KiB at the default level: compressing, inflating (of inflated bytes).
     Compression.NONE: (0.0, 0.0),
     Compression.GZIP: (2802e-6, 201e-6),
     Compression.SNAPPY: (143e-6, 61e-6),
@@ -95,7 +96,7 @@ _COST = {
     Compression.ZSTD: (302e-6, 73e-6),
 }
 _LEVEL_COST = {
-    # (from this level on, times the cost of the default level), steepest first.
+    # (from this level on, factor on the cost of the default level), steepest first.
     Compression.GZIP: ((9, 2.0), (6, 1.0), (-1, 1.0), (0, 0.5)),
     Compression.LZ4: ((10, _SLOWEST_FACTOR), (3, 12.0), (-1 << 31, 1.0)),
     Compression.ZSTD: ((16, 80.0), (10, 20.0), (6, 4.0), (4, 2.0), (-1 << 31, 1.0)),
@@ -105,13 +106,13 @@ _LEVEL_COST = {
 def predicted_cost(
     codec: Compression, level: int | None, size_bytes: int, compressing: bool
 ) -> float:
-    """Roughly how many seconds of CPU it takes; to decide whether it belongs in a thread.
+    """Return the approximate CPU seconds, to decide whether the work belongs in a thread.
 
     Args:
-        codec: Which.
-        level: The codec's own scale, None for its default; only matters for compressing.
-        size_bytes: Of the input: uncompressed when compressing, compressed when not.
-        compressing: The direction.
+        codec: The codec.
+        level: Level on the codec's own scale, None for its default; only used for compressing.
+        size_bytes: Size of the input: uncompressed when compressing, else compressed.
+        compressing: True to compress, False to inflate.
     """
     compress_cost, inflate_cost = _COST[codec]
     if not compressing:
@@ -126,7 +127,7 @@ def predicted_cost(
 
 
 def codec_package(codec: str) -> Any:
-    """Import the module that does ``codec``.
+    """Import the module that implements ``codec``.
 
     Raises:
         CodecUnavailable: It is not installed, or can't be loaded.
@@ -147,10 +148,10 @@ def codec_package(codec: str) -> Any:
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:
-    """``data`` as Java's producer would send it.
+    """Return ``data`` compressed as Java's producer would send it.
 
     Args:
-        codec: How; NONE only copies.
+        codec: The codec; NONE only copies.
         data: The records of a batch.
         level: gzip 0 to 9 (default 6), lz4 0 to 16 (default 0; from 3 on its slow mode),
             zstd up to 22, also negative (default 3); snappy has none.
@@ -161,7 +162,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
     """
     try:
         return _COMPRESSORS[codec](data, level)
-    except CodecUnavailable:  # a ValueError, too
+    except CodecUnavailable:  # also a ValueError
         raise
     except (ValueError, OverflowError, zlib.error) as error:
         raise InvalidArgument(f"{codec.name.lower()} has no level {level!r}: {error}") from error
@@ -201,7 +202,7 @@ def _compress_lz4(data: Bytes, level: int | None) -> bytes:
 
 
 def _compress_zstd(data: Bytes, level: int | None) -> bytes:
-    """One frame that has its size; contexts are kept, as making one costs more than using it."""
+    """One frame with its size; contexts are kept, as creating one costs more than using it."""
     wanted = 3 if level is None else level
     kept: tuple[int, Any] | None = _zstd_compressors.__dict__.get("kept")
     if kept is None or kept[0] != wanted:
@@ -221,12 +222,12 @@ _COMPRESSORS: dict[Compression, Callable[[Bytes, int | None], bytes]] = {
 
 
 def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes:
-    """What ``data`` inflates to, if that is at most ``cap`` bytes. May run in a thread.
+    """Return ``data`` inflated, if that is at most ``cap`` bytes. May run in a thread.
 
-    What is not compressed was let in by the limits of the fetch: the cap is not for it.
+    The cap does not apply to uncompressed data, which the limits of the fetch have bounded.
 
     Raises:
-        DecompressionFailed: It is not what the codec writes, or it is over the cap.
+        DecompressionFailed: The data is invalid for the codec, or it is over the cap.
         CodecUnavailable: The codec's package is not installed, or can't be loaded.
     """
     if codec == Compression.NONE:
@@ -239,7 +240,7 @@ def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes
     second = next(chunks, None)
     if second is None:
         return first
-    # BytesIO grows in place and hands its bytes over without another copy.
+    # BytesIO grows in place and returns its bytes without another copy.
     sink = BytesIO()
     sink.write(first)
     del first
@@ -264,9 +265,9 @@ def _bad(codec: str, what: object) -> DecompressionFailed:
 
 
 def _chunk_for(size: int) -> int:
-    """A first chunk that the usual payload fits into, without asking for much more than that.
+    """Return the size of a first chunk that the usual payload fits into, but not much larger.
 
-    Those that follow double: a thread waits for the GIL after each, for 5 ms beside a busy loop.
+    Later chunks double: a thread waits for the GIL after each, for 5 ms if the loop is busy.
     """
     return min(CHUNK, max(_SMALLEST_CHUNK, 8 * size))
 
@@ -333,7 +334,7 @@ def _inflate_lz4(data: Bytes, cap: int) -> Iterator[bytes]:
 
 
 def _inflate_snappy(data: Bytes, cap: int) -> Iterator[bytes]:
-    """Both what Java writes (blocks in snappy-java's framing) and one bare block."""
+    """Inflate both blocks in snappy-java's framing, as Java writes them, and one bare block."""
     view = memoryview(data)
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         yield _snappy_block(view, cap // 2)
@@ -376,9 +377,9 @@ def _snappy_block(block: memoryview, most: int) -> bytes:
 
 
 def _most_with_window(cap: int, window: int) -> int:
-    """What may come out of a zstd frame, given that its window is held as well, as far as used."""
-    room = cap + _FREE_WINDOW
-    return min(cap, max(room - window, min(window, room // 2)))
+    """Return the most bytes that a zstd frame may inflate to, as its window takes memory, too."""
+    total = cap + _FREE_WINDOW
+    return min(cap, max(total - window, min(window, total // 2)))
 
 
 def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
@@ -409,10 +410,10 @@ def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
 
 
 def _zstd_frames(data: bytes) -> Iterator[tuple[int, int]]:
-    """Start and end of each data frame (RFC 8878); skippable frames are passed over.
+    """Yield start and end of each data frame (RFC 8878); skippable frames are skipped.
 
     The package doesn't report a broken stream: block headers are walked first, so that a payload
-    which ends in the middle, or has bytes behind its last frame, is an error and no short result.
+    which ends in the middle, or has bytes behind its last frame, raises instead of being cut short.
 
     Raises:
         DecompressionFailed: The bytes are not whole frames.
@@ -459,7 +460,7 @@ def _little(data: bytes, pos: int, size: int) -> int:
 
 
 def _zstd_decompressor(package: Any) -> Any:
-    """A kept context for frames of known, small size: making one costs twice its use."""
+    """Return a cached context for frames of known, small size: creating one costs twice its use."""
     kept = _zstd_decompressors.__dict__.get("kept")
     if kept is None:
         kept = _zstd_decompressors.kept = package.ZstdDecompressor()

@@ -1,7 +1,7 @@
-"""Which build of the record codec runs: compiled where it can be, pure else or on request.
+"""Select the build of the record codec: compiled if available, else or on request pure.
 
-``KCLIENT_PURE=1`` in the environment picks the pure one. ``kclient.record`` exports what is chosen
-here; tests and benchmarks ``load`` either by name. A compiled module that is there but can't be
+``KCLIENT_PURE=1`` in the environment selects the pure build. ``kclient.record`` exports the
+selection; tests and benchmarks ``load`` either by name. A compiled module that exists but can't be
 loaded is an error and not a silent fall-back, since that is a broken installation.
 """
 
@@ -28,7 +28,7 @@ _COMPILED = {
     "murmur": "_murmur_c",
     "arrow_rows": "_arrow_rows_c",
 }
-"""Source module -> name of its compiled twin; the list that setup.py builds is the same."""
+"""Source module -> name of its compiled twin; setup.py must build the same list."""
 
 
 class Implementation(NamedTuple):
@@ -52,12 +52,12 @@ class Implementation(NamedTuple):
 
 
 def module(name: str, source: str) -> Any:
-    """The module made from ``source`` ("record", "builder", ...) in the build ``name``."""
+    """Return the module of ``source`` ("record", "builder", ...) in the build ``name``."""
     return import_module(f"kclient.record.{_COMPILED[source] if name == 'cython' else source}")
 
 
 def load(name: str) -> Implementation:
-    """The build ``name``, which is "cython" or "pure".
+    """Load the build ``name``, which is "cython" or "pure".
 
     Raises:
         ImportError: There is no compiled build here.
@@ -69,7 +69,7 @@ def load(name: str) -> Implementation:
 
 
 def chosen() -> str:
-    """ "cython" or "pure": the build that this process uses."""
+    """Return "cython" or "pure": the build that this process uses."""
     if os.environ.get("KCLIENT_PURE", "") not in ("", "0"):
         return "pure"
     there = all(find_spec(f"kclient.record.{twin}") for twin in _COMPILED.values())
@@ -77,7 +77,7 @@ def chosen() -> str:
 
 
 def make_record(*fields: Any) -> _record.Record:
-    """Unpickle a record into the class of the build that runs here."""
+    """Unpickle a record into the class of the build in use."""
     return codec.Record(*fields)
 
 

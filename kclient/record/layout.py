@@ -1,11 +1,11 @@
-"""The 61 bytes before the records of a v2 batch: layout, attribute bits, CRC-32C, encode; and how
-much a record is said to take.
+"""The 61 bytes before the records of a v2 batch: layout, attribute bits, CRC-32C, encode; and the
+size estimate of a record.
 
-Used by ``builder.py`` (write), ``reader.py`` and ``record_batch.py`` (read). The first 12 bytes
-(base offset and length) lie outside of what ``length`` counts; the CRC covers everything from the
-attributes on, so that a broker can set base offset and leader epoch without computing it again.
-Table code in plain Python costs 6 to 9 us per record, so the ``crc32c`` package (C, with the CPU's
-own instruction) is a dependency of both builds.
+Used by ``builder.py`` (write), ``reader.py`` and ``record_batch.py`` (read). ``length`` does not
+count the first 12 bytes (base offset and length); the CRC covers everything from the attributes on,
+so that a broker can set base offset and leader epoch without computing it again. A table-driven CRC
+in plain Python costs 6 to 9 us per record, so the ``crc32c`` package (C, with the CPU's own
+instruction) is a dependency of both builds.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 BATCH_HEADER_BYTES = 61
-"""Of a v2 batch, base offset and length included."""
+"""Size of a v2 batch header, base offset and length included."""
 LOG_OVERHEAD = 12
 """Base offset and length: the bytes that ``length`` does not count."""
 CRC_START = 21
-"""Where the bytes begin that the CRC-32C covers."""
+"""Start of the bytes that the CRC-32C covers."""
 
 RECORD_OVERHEAD = 21
-"""Bytes that a record is said to take beyond key, value and headers, about."""
+"""Estimated bytes of a record in addition to key, value and headers."""
 HEADER_OVERHEAD = 10
-"""Bytes that one of its headers takes beyond name and value at most: two lengths of up to five."""
+"""Most bytes of a header in addition to name and value: two lengths of up to five bytes."""
 
 MAGIC_POSITION = 16
-"""The same in message sets v0 and v1."""
+"""Position of the magic byte, the same in message sets v0 and v1."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_BIT = 0x08
@@ -56,7 +56,7 @@ def batch_head(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The header of a v2 batch around ``body``, with its CRC."""
+    """Return the header of a v2 batch with ``body``, with its CRC."""
     rest = REST.pack(
         attributes,
         record_count - 1,
@@ -72,10 +72,10 @@ def batch_head(
 
 
 def _package() -> Any:
-    """The package's C module alone; the package, where that can't be had.
+    """Return the C module of the ``crc32c`` package alone, else the whole package.
 
     The package's ``__init__`` looks up its version in installed metadata and loads a command line:
-    a sixth of what importing a client costs.
+    a sixth of the import time of a client.
     """
     package = None if "crc32c" in sys.modules else find_spec("crc32c")
     if package is not None:
@@ -94,6 +94,6 @@ _crc32c = _package().crc32c
 
 
 def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """CRC-32C (Castagnoli) of ``data``, continuing from ``value``, as an unsigned int."""
+    """Return the CRC-32C (Castagnoli) of ``data``, continuing from ``value``, as unsigned int."""
     checksum: int = _crc32c(data, value)
     return checksum

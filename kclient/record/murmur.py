@@ -14,17 +14,17 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Java's partition of ``key``: the same key lands together whatever client wrote it."""
+    """Return Java's partition of ``key``: the same for every client that uses Java's rule."""
     return partition_of(key, len(key), partitions)
 
 
 def partition_of(data_cstr: Any, size: int, partitions: int) -> int:
-    """The same, of a key that lies anywhere."""
+    """The same for a key given as bytes, a memory view or a C pointer."""
     return (_murmur2(data_cstr, size) & 0x7FFFFFFF) % partitions
 
 
 def _murmur2(data_cstr: Any, size: int) -> int:
-    """Kafka's 32-bit murmur2 (Java's ``Utils.murmur2``), without a sign."""
+    """Return Kafka's 32-bit murmur2 (Java's ``Utils.murmur2``) as an unsigned int."""
     mixed = (_SEED ^ size) & _MASK
     pos = 0
     while size - pos >= 4:

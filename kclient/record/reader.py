@@ -1,10 +1,11 @@
-"""``read_batches``: what a fetch response holds of a partition, batch by batch, of any age.
+"""``read_batches``: the batches of one partition in a fetch response, in any message format.
 
-Batches are windows on the given bytes (``record_batch``). So are messages of the message sets v0
-and v1 (before Kafka 0.11, read only): one ``LegacyBatch`` of each outer message, alone when it is
-not compressed, a wrapper around an inner message set when it is, with the face of ``Batch``. Of the
-two, v0 has no timestamps, and inner offsets are absolute; in v1 they are relative, and a wrapper
-with LogAppendTime gives its own timestamp to all. It must not do I/O or know about positions.
+Batches are views of the given bytes (``record_batch``). So are the messages of message sets v0 and
+v1 (before Kafka 0.11, read only): one ``LegacyBatch``, with the interface of ``Batch``, per outer
+message, which is a single message if it is not compressed, else a wrapper around an inner message
+set. In v0 there are no timestamps, and inner offsets are absolute; in v1 they are relative, and the
+timestamp of a wrapper with LogAppendTime applies to all its messages. It must not do I/O or know
+about positions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 _SMALLEST_MESSAGE_BYTES = 14
-"""Of a v0 message: CRC, magic, attributes, and two lengths."""
+"""Size of an empty v0 message: CRC, magic, attributes, and two lengths."""
 _V0 = struct.Struct(">Ibb")
 _V1 = struct.Struct(">Ibbq")
 _SIZE = struct.Struct(">i")
@@ -36,23 +37,23 @@ _SMALLEST_BYTES = _V0.size + 2 * _SIZE.size
 _CRC_BYTES = 4
 _NO_TIMESTAMP = -1
 _LZ4_HEAD = struct.Struct("<IBBQ")
-"""Magic, flags, block size, and the content size that one of the flags announces."""
+"""Magic, flags, block size, and the content size that one of the flags declares."""
 
 
 def read_batches(
     data: bytes | memoryview, *, topic_partition: TopicPartition | None = None
 ) -> Iterator[Batch]:
-    """Every whole batch in ``data``, in order.
+    """Yield every complete batch in ``data``, in order.
 
-    What a broker cuts off at the end of a fetch is silently left: no batch, no error.
+    A batch that the broker cut off at the end of a fetch is silently skipped: no batch, no error.
 
     Args:
         data: Record bytes of one partition; the batches keep a view of them, so they must not
             change as long as records are taken.
-        topic_partition: Where they are from, for the texts of errors.
+        topic_partition: Topic and partition of the data, for error texts.
 
     Raises:
-        CorruptRecord: A batch's length, magic or header can't be right.
+        CorruptRecord: A batch's length, magic or header is invalid.
     """
     view = memoryview(data)
     if view.format != "B" or view.ndim != 1:
@@ -91,7 +92,7 @@ class Message(NamedTuple):
 
 
 def parse_message(view: memoryview) -> Message:
-    """The message that ``view``, from its offset to its end, holds.
+    """Parse the message in ``view``, which begins with the message's offset.
 
     Raises:
         CorruptRecord: The bytes are no message.
@@ -124,10 +125,10 @@ def _sized(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
 
 
 def message_end(view: memoryview, pos: int) -> tuple[int, int]:
-    """Offset of the message at ``pos`` of an inner message set, and where it ends.
+    """Return the offset of the message at ``pos`` of an inner message set, and its end position.
 
     Raises:
-        CorruptRecord: There is no whole message.
+        CorruptRecord: There is no complete message.
     """
     if len(view) - pos < LOG_OVERHEAD:
         raise CorruptRecord("a compressed message set ends in the middle")
@@ -139,10 +140,10 @@ def message_end(view: memoryview, pos: int) -> tuple[int, int]:
 
 
 def repaired_lz4_frame(data: Bytes) -> bytes:
-    """``data`` with the header checksum that the lz4 frame format wants.
+    """Return ``data`` with the header checksum that the lz4 frame format requires.
 
-    Kafka computed that of v0 messages over the magic number, too (KAFKA-3160). Java ignores it in
-    v0; here the header is written anew.
+    For v0 messages, Kafka computed it over the magic number as well (KAFKA-3160). Java ignores it
+    in v0; here the header is rewritten.
     """
     if len(data) <= _LZ4_HEAD.size:
         return bytes(data)
@@ -163,10 +164,10 @@ def repaired_lz4_frame(data: Bytes) -> bytes:
 
 
 class LegacyBatch(Batch):
-    """An outer message of a message set, with the face of ``Batch``.
+    """An outer message of a message set, with the interface of ``Batch``.
 
-    What needs the inner messages is known only once it is inflated: until then ``base_offset`` is
-    the wrapper's, that of the last inner message, and ``record_count`` is -1.
+    Attributes that depend on the inner messages are set when it is inflated: until then
+    ``base_offset`` is the wrapper's, that of the last inner message, and ``record_count`` is -1.
     """
 
     __slots__ = ("_message", "_shift")
@@ -206,10 +207,10 @@ class LegacyBatch(Batch):
         self._pos = 0
 
     def check_crc(self) -> None:
-        """Compare the outer message's CRC, which covers the inner ones as well.
+        """Verify the outer message's CRC, which covers the inner ones as well.
 
         Raises:
-            CorruptRecord: It is another than announced.
+            CorruptRecord: It differs from the one in the message.
         """
         computed = zlib.crc32(self._view[LOG_OVERHEAD + _CRC_BYTES :])
         if computed != self.crc:
@@ -233,7 +234,7 @@ class LegacyBatch(Batch):
         self._payload = payload
 
     def _place(self, inner: memoryview) -> None:
-        """Count the inner messages and find out where their offsets begin."""
+        """Count the inner messages and determine their first offset."""
         pos = count = 0
         first = last = -1
         while pos < len(inner):
@@ -247,7 +248,7 @@ class LegacyBatch(Batch):
         self.record_count = self._left = count
 
     def _next(self) -> Message:
-        """The next message, with the offset and the timestamp that it should have."""
+        """Return the next message, with its absolute offset and effective timestamp."""
         if not self.codec:
             return self._message
         inner = memoryview(self._payload or b"")

@@ -1,10 +1,10 @@
-"""``Record``, and the codec of what is inside a v2 batch: one source, two builds.
+"""``Record``, and the codec for the contents of a v2 batch: one source, two builds.
 
 This file runs as it is (the pure build), and is compiled a second time by Cython under the name
-``kclient.record._record_c`` with the C types of ``_record_c.pxd``. ``implementation.py`` picks one.
-``record_batch.py`` calls it for what brokers sent, ``builder.py`` for headers. A read is bounded
-here, in the shared source: whatever the bytes, the result is records or CorruptRecord, and the
-same one in both builds. It must not do I/O, check CRCs or decompress.
+``kclient.record._record_c`` with the C types of ``_record_c.pxd``. ``implementation.py`` selects
+one. ``record_batch.py`` uses it to decode batches, ``builder.py`` to encode headers. Reads are
+bounds-checked here, in the shared source: for any bytes the result is records or CorruptRecord, and
+the same in both builds. It must not do I/O, check CRCs or decompress.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 @cython.no_gc
 @cython.cclass
 class Origin:
-    """What all records of one batch share: where they are from. Made by the readers only."""
+    """The origin that all records of one batch share. Created only by the readers."""
 
     __slots__ = ("leader_epoch", "partition", "timestamp_type", "topic")
 
@@ -52,7 +52,7 @@ class Origin:
 @cython.freelist(512)
 @cython.cclass
 class Record:
-    """One record as a broker keeps it: bytes, an offset and a timestamp. It never changes.
+    """One record as stored by a broker: bytes, an offset and a timestamp. It is immutable.
 
     Args:
         topic: Topic name.
@@ -62,7 +62,7 @@ class Record:
         key: The key, or None.
         value: The value; None is a tombstone.
         headers: (name, value) pairs in order.
-        timestamp_type: Who gave the timestamp.
+        timestamp_type: Whether the producer or the broker set the timestamp.
         leader_epoch: Epoch of the leader that appended it, None where unknown.
 
     Raises:
@@ -131,7 +131,7 @@ class Record:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether the producer or the broker gave the timestamp."""
+        """Whether the producer or the broker set the timestamp."""
         return self._origin.timestamp_type
 
     @property
@@ -177,7 +177,7 @@ class Record:
         return hash((self._origin.topic, self._origin.partition, self._offset))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By the package's name, so that what one build pickled the other can read.
+        # By the package's name, so that each build can unpickle the other's records.
         from kclient.record.implementation import make_record
 
         return make_record, self._fields()
@@ -191,7 +191,7 @@ class Record:
 
 
 if cython.compiled:
-    # Of the .pxd. Reading key or value, the most frequent access, is a field where it was a call.
+    # In the .pxd. Makes reading key or value, the most frequent access, a field access, not a call.
     expose_members()  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -202,12 +202,12 @@ def _shown(data: bytes | None) -> str:
 
 
 def corrupt(position: int, what: str) -> CorruptRecord:
-    """The error of all readers here; the position is that in the uncompressed payload."""
+    """Return the error of all readers here; ``position`` is that in the uncompressed payload."""
     return CorruptRecord(f"at byte {position} of the payload {what}")
 
 
 def long_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """A zigzag varint of up to 32 bits at ``pos``, all of it before ``end``: value, next position.
+    """Read a zigzag varint of up to 32 bits at ``pos``, before ``end``: value and next position.
 
     The callers read the common one-byte varints themselves.
     """
@@ -227,7 +227,7 @@ def long_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def long_varlong(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """As ``long_varint``, for up to 64 bits."""
+    """Like ``long_varint``, for up to 64 bits."""
     shift = 0
     value = 0
     start = pos
@@ -244,7 +244,7 @@ def long_varlong(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def check_headers(data: bytes, pos: int, end: int) -> None:
-    """Raise CorruptRecord unless what lies from ``pos`` to ``end`` is a record's headers."""
+    """Raise CorruptRecord unless the bytes from ``pos`` to ``end`` are a record's headers."""
     count, pos = long_varint(data, pos, end)
     if count < 0 or count > (end - pos) // 2:
         raise corrupt(pos, f"{count} headers can't be in {end - pos} bytes")
@@ -263,11 +263,11 @@ def check_headers(data: bytes, pos: int, end: int) -> None:
 
 
 def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
-    """Find the parts of the record at ``pos``: the one place that knows the layout of v2 records.
+    """Find the parts of the record at ``pos``: only this function knows the layout of v2 records.
 
-    The limit given for each varint leaves room for the one-byte minimum of all that follows it,
-    so that the first byte of the next field may be read without another check. Varints of one and
-    two bytes, which nearly all are, are read right here: a call costs as much as the rest.
+    The limit passed for each varint leaves the one-byte minimum of all following fields, so that
+    the first byte of the next field may be read without another check. Varints of one and two
+    bytes, which nearly all are, are read inline: a call costs as much as the rest.
 
     Returns:
         Timestamp delta, offset delta, key position, key size (negative: null), value position,
@@ -335,14 +335,14 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
 
 
 def offset_of(base_offset: int, delta: int, last_delta: int, pos: int) -> int:
-    """Offset of the record at ``pos``; its delta must be within those that the batch announces."""
+    """Return the offset of the record at ``pos``; ``last_delta`` bounds the delta of a record."""
     if delta < 0 or delta > last_delta:
         raise corrupt(pos, f"an offset delta of {delta} is not within 0 to {last_delta}")
     return base_offset + delta
 
 
 def timestamp_of(base_timestamp: int, delta: int, pos: int) -> int:
-    """Timestamp of the record at ``pos``, if it fits into 64 bits."""
+    """Return the timestamp of the record at ``pos``; CorruptRecord if it exceeds 64 bits."""
     if delta > 0:
         if base_timestamp > _INT64_MAX - delta:
             raise corrupt(pos, "a timestamp delta leaves the 64 bits of a timestamp")
@@ -352,7 +352,7 @@ def timestamp_of(base_timestamp: int, delta: int, pos: int) -> int:
 
 
 def check_end(pos: int, left: int, end: int) -> None:
-    """After the last record the payload must be at its end."""
+    """Raise CorruptRecord if bytes follow the last record of the payload."""
     if left == 0 and pos != end:
         raise corrupt(pos, f"{end - pos} bytes follow the last record")
 
@@ -360,7 +360,7 @@ def check_end(pos: int, left: int, end: int) -> None:
 if not cython.compiled:  # else the .pxd has it
 
     def start_of(data: Any) -> Any:
-        """What bytes are read from: in C a pointer to the first of them, here a copy of a view."""
+        """Return the object that bytes are read from: a copy of a view, in C a pointer instead."""
         return data if type(data) is bytes else bytes(data)
 
 
@@ -379,14 +379,14 @@ def decode_records(
     """Decode up to ``limit`` records of a v2 payload.
 
     Args:
-        data: The uncompressed payload; a view of it serves the compiled build as well.
-        pos: Where the next record begins.
-        left: How many records are left there.
-        base_offset: The batch's.
-        last_delta: The batch's last offset delta, against which those of the records are checked.
-        base_timestamp: The batch's.
-        append_timestamp: For LogAppendTime: the time of all records; else None.
-        origin: Shared by the records.
+        data: The uncompressed payload; the compiled build also reads a view without a copy.
+        pos: Position of the next record.
+        left: How many records are left from there on.
+        base_offset: Base offset of the batch.
+        last_delta: The batch's last offset delta, which those of the records must not exceed.
+        base_timestamp: Base timestamp of the batch.
+        append_timestamp: For LogAppendTime: the timestamp of all records; else None.
+        origin: The origin that the records share.
         start_offset: Records before it are skipped.
         limit: How many to return at most.
 
@@ -394,7 +394,7 @@ def decode_records(
         The records, the new ``pos`` and the new ``left``.
 
     Raises:
-        CorruptRecord: The payload is not what it should be.
+        CorruptRecord: The payload is malformed.
     """
     data_view: Any = data
     data_cstr: Any = start_of(data_view)
@@ -408,7 +408,7 @@ def decode_records(
         (time_delta, delta, key_pos, key_size, value_pos, value_size, headers_pos, stop) = (
             parse_record(data_cstr, pos, end)
         )
-        # What nearly all are is seen right here: in the pure build a call is dear.
+        # The usual cases are inlined: in the pure build a call is expensive.
         if 0 <= delta <= last_delta:
             offset = base_offset + delta
         else:
@@ -436,7 +436,7 @@ def decode_records(
 
 
 def decode_headers(data: bytes) -> Headers:
-    """Headers of a record, from their count on, to (name, value) pairs.
+    """Decode the headers of a record, from their count on, into (name, value) pairs.
 
     Names that are not UTF-8 get replacement characters, as in Java.
     """
@@ -461,7 +461,7 @@ def decode_headers(data: bytes) -> Headers:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """(name, value) pairs to the bytes of a record from the header count on.
+    """Encode (name, value) pairs into the bytes of a record from the header count on.
 
     Raises:
         SerializationFailed: A name is not a str, or a value neither bytes nor None.

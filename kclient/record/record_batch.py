@@ -1,8 +1,8 @@
-"""``Batch``: one batch of a fetch response, of which records are taken in portions.
+"""``Batch``: one batch of a fetch response, whose records are taken in portions.
 
-``reader`` makes one of each batch; the consumer checks its CRC and inflates it where need be.
-Nothing is copied before that: a ``Batch`` is a window on the given bytes. ``reader`` has the same
-face for message sets. It must not do I/O or know about positions.
+``reader`` creates one for each batch; the consumer checks its CRC and inflates it if needed.
+Nothing is copied before that: a ``Batch`` is a view of the given bytes. ``reader`` has a subclass
+with the same interface for message sets. It must not do I/O or know about positions.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 _CODECS = tuple(Compression)
-"""By their number: calling the enum costs ten times as much."""
+"""Codecs by number: calling the enum costs ten times as much."""
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 MOST_MARKERS = 100
-"""Markers of one control batch that are looked at."""
+"""Most markers of one control batch that are read."""
 _CONTROL_KEY = struct.Struct(">hh")
 _INLINE_SECONDS = 0.001
-"""A thread hop costs 31 to 48 us: worth it where the loop would be held longer than this."""
+"""A thread switch costs 31 to 48 us: worth it if the loop would be blocked longer than this."""
 
 
 def corrupt_batch(
     topic_partition: TopicPartition | None, base_offset: int, what: str
 ) -> CorruptRecord:
-    """The error that says where a batch is and what is wrong with it."""
+    """Return the error that names a batch's place and what is wrong with it."""
     return CorruptRecord(
         f"{_where(topic_partition)} the batch at offset {base_offset} {what}",
         offset=base_offset,
@@ -59,25 +59,25 @@ def _where(topic_partition: TopicPartition | None) -> str:
 
 
 class Batch:
-    """One v2 batch as it came over the wire.
+    """One v2 batch as received from the wire.
 
     Attributes:
         base_offset: Offset that the deltas count from.
-        last_offset: Of the batch; the record itself may be gone where the log is compacted.
+        last_offset: Last offset of the batch; the record itself may be missing in compacted logs.
         partition_leader_epoch: Epoch of the leader that appended it, -1 if unknown.
         magic: 2 here; 0 and 1 in message sets.
-        codec: How it is compressed.
-        timestamp_type: Who gave the timestamps.
+        codec: Compression codec.
+        timestamp_type: Whether the producer or the broker set the timestamps.
         is_transactional: Part of a transaction.
-        is_control: Holds a marker of the transaction log and no user data.
+        is_control: Contains a transaction marker and no user data.
         producer_id: -1 without idempotence, as the next two.
-        producer_epoch: With the producer id.
-        base_sequence: With the producer id.
-        record_count: As announced.
+        producer_epoch: Epoch of the producer id.
+        base_sequence: Sequence of the first record under the producer id.
+        record_count: Number of records in the header.
         base_timestamp: Int milliseconds.
-        max_timestamp: Int milliseconds; of all records where the broker gives the timestamps.
-        size_bytes: On the wire, header included.
-        crc: As announced.
+        max_timestamp: Int milliseconds; that of all records if the broker set the timestamps.
+        size_bytes: Size on the wire, header included.
+        crc: The CRC in the header.
     """
 
     __slots__ = (
@@ -149,25 +149,25 @@ class Batch:
 
     @property
     def next_offset(self) -> int:
-        """Where to go on after this batch."""
+        """The offset after this batch, to continue from."""
         return self.last_offset + 1
 
     @property
     def held_bytes(self) -> int:
-        """What it was inflated to, until the last record is taken.
+        """Size of the inflated payload, until the last record is taken.
 
-        Not what the pure build copies, which is no more than what came: partitions take their
-        turns in one order in both builds.
+        The pure build's copy of an uncompressed payload is not counted, so that both builds serve
+        partitions in the same order.
         """
         return len(self._payload) if self._payload and self.codec != Compression.NONE else 0
 
     @property
     def exhausted(self) -> bool:
-        """``records`` has no more to give."""
+        """True if ``records`` has no more records to return."""
         return self._left == 0
 
     def corrupt(self, what: str) -> CorruptRecord:
-        """The error that says where this batch is and what is wrong with it."""
+        """Return the error that names this batch's place and what is wrong with it."""
         return corrupt_batch(self._topic_partition, self.base_offset, what)
 
     def _located(self, error: CorruptRecord) -> CorruptRecord:
@@ -180,22 +180,22 @@ class Batch:
         )
 
     def check_crc(self) -> None:
-        """Compare the CRC.
+        """Verify the CRC.
 
         Raises:
-            CorruptRecord: It is another than announced.
+            CorruptRecord: It differs from the one in the header.
         """
         computed = crc32c(self._view[CRC_START:])
         if computed != self.crc:
             raise self.corrupt(f"has CRC {computed:08x} where {self.crc:08x} is announced")
 
     def needs_thread(self, cap: int = DEFAULT_CAP) -> bool:
-        """Whether ``inflate`` would hold the loop for long. What would not is inflated right here.
+        """Return whether ``inflate`` would block the loop for long; else inflate at once.
 
-        True also where it can't be inflated, or not within ``cap``: ``inflate`` then says why.
+        True also if it can't be inflated, or not within ``cap``: ``inflate`` then raises the error.
 
-        The size that comes out is not known before, and what is declared may lie; so a small
-        payload is tried with a small cap, and goes to a thread if it turns out to be larger.
+        The inflated size is not known before, and a declared size may be wrong; so a small payload
+        is tried with a small cap, and goes to a thread if it turns out to be larger.
         """
         if self._payload is not None or self.codec == Compression.NONE:
             return False
@@ -209,7 +209,7 @@ class Batch:
         return False
 
     def inflate(self, cap: int = DEFAULT_CAP) -> None:
-        """Decompress the payload, if that is still to be done. May run in a thread.
+        """Decompress the payload, unless that is already done. May run in a thread.
 
         Args:
             cap: Bytes that it may inflate to.
@@ -217,18 +217,18 @@ class Batch:
         Raises:
             DecompressionFailed: It can't be inflated, or not within the cap.
             CodecUnavailable: The codec's package is not installed, or can't be loaded.
-            CorruptRecord: What comes out can't hold the announced records.
+            CorruptRecord: The inflated payload is too small for the declared record count.
         """
         if self._payload is not None:
             return
         if self.record_count == 0 and self.size_bytes == BATCH_HEADER_BYTES:
-            # What compaction leaves of a batch; it may still bear the name of a codec.
+            # An empty batch left by compaction; its codec bits may still be set.
             self._payload = b""
             return
         payload: bytes | memoryview
         try:
             if self.codec == Compression.NONE and codec.name == "cython":
-                # In Python slices of a view would be views: that build copies it once instead.
+                # In Python, slices of a view would be views: the pure build copies it once instead.
                 payload = self._view[BATCH_HEADER_BYTES:]
             else:
                 payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
@@ -243,7 +243,7 @@ class Batch:
     def records(
         self, topic: str, partition: int, *, start_offset: int = 0, limit: int | None = None
     ) -> list[Record]:
-        """The next records of the batch; successive calls go on where the last one ended.
+        """Return the next records of the batch; successive calls continue after the last one.
 
         Args:
             topic: Topic name, for the records.
@@ -255,8 +255,8 @@ class Batch:
             The records; empty when there are no more.
 
         Raises:
-            CorruptRecord: The payload is not what it should be.
-            DecompressionFailed: It had to be inflated and could not be.
+            CorruptRecord: The payload is malformed.
+            DecompressionFailed: The payload had to be inflated and could not be.
         """
         if self._payload is None:
             self.inflate()
@@ -281,16 +281,16 @@ class Batch:
         return records
 
     def fill(self, store: ColumnStore, *, start_offset: int = 0, limit: int | None = None) -> None:
-        """Put the next records into columns instead; else as ``records``.
+        """Like ``records``, but put the next records into columns.
 
         Args:
-            store: Takes them, or as many as there is room for.
+            store: Receives the records, or none if they might exceed its offsets.
             start_offset: Records before it are skipped.
             limit: How many at most; None for all that are left.
 
         Raises:
-            CorruptRecord: The payload is not what it should be; the store is as before.
-            DecompressionFailed: It had to be inflated and could not be.
+            CorruptRecord: The payload is malformed; the store is unchanged.
+            DecompressionFailed: The payload had to be inflated and could not be.
         """
         if self._payload is None:
             self.inflate()
@@ -311,7 +311,7 @@ class Batch:
         self._drop_when_done()
 
     def _append_timestamp(self) -> int | None:
-        """The time of all records where the broker gave it, which is then the greatest."""
+        """Return the timestamp of all records if the broker set it: the greatest; else None."""
         appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
         return self.max_timestamp if appended else None
 
@@ -321,12 +321,12 @@ class Batch:
             self._pos = 0
 
     def control_types(self, limit: int = MOST_MARKERS) -> list[int]:
-        """The types of all markers in a control batch: 0 abort, 1 commit, others of KRaft.
+        """Return the types of all markers in a control batch: 0 abort, 1 commit, others of KRaft.
 
-        Empty for other batches. Kafka writes one marker per batch, others may write several.
+        Empty for other batches. Kafka writes one marker per batch, other servers may write several.
 
         Raises:
-            CorruptRecord: A marker is not what it should be.
+            CorruptRecord: A marker is malformed.
         """
         if not self.is_control or self.record_count == 0:
             return []

@@ -1,7 +1,7 @@
-"""A leader as the idempotence rules of Apache Kafka have it: logs, sequences, the window of five.
+"""A leader with the idempotence rules of Apache Kafka: logs, sequences, the window of five.
 
-Speaks ``ProduceRequest`` and ``ProduceResponse`` messages, knows nothing of the client, and keeps
-what was written so that tests can compare it with what the producer claims.
+Uses ``ProduceRequest`` and ``ProduceResponse`` messages, knows nothing of the client, and keeps
+written records so that tests can compare them with the outcomes that the producer reports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRAP = 2**31
 
 @dataclass
 class ProducerEntry:
-    """What a leader remembers of one producer id in one partition."""
+    """A leader's state for one producer id in one partition."""
 
     epoch: int
     last_sequence: int
@@ -51,7 +51,7 @@ class ModelBroker:
         return self.logs.setdefault((topic, partition), Log())
 
     def produce(self, request: ProduceRequest, refuse: int = 0) -> ProduceResponse:
-        """Append all of ``request`` (or refuse every batch with ``refuse``) and answer."""
+        """Append all of ``request``, or reject every batch with ``refuse``; return the response."""
         topics = []
         for topic in request.topic_data:
             parts = []
@@ -94,7 +94,7 @@ class ModelBroker:
         entry = log.producers.get(batch.producer_id)
         first = batch.base_sequence
         if entry is None:
-            # Since KIP-360 a leader that knows nothing of a producer takes any sequence.
+            # Since KIP-360 a leader without state for a producer accepts any sequence.
             log.producers[batch.producer_id] = ProducerEntry(batch.producer_epoch, -1)
             return 0, -1
         if batch.producer_epoch < entry.epoch:

@@ -1,5 +1,5 @@
-"""The producer's inside without a loop: real admission, accumulator, sender and settlement; time,
-network and metadata are values in the test's hand.
+"""The producer's internals without a loop: real admission, accumulator, sender and response
+handler; the test controls time, network and metadata.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSION = 9
 
 
 class HandClock:
-    """Time that moves when told."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -43,7 +43,7 @@ class HandClock:
 
 
 class HandLoop:
-    """What deliveries need of a loop; callbacks run when told."""
+    """The part of a loop that deliveries use; callbacks run when the test calls ``run``."""
 
     def __init__(self, clock: HandClock) -> None:
         self.time = clock.now
@@ -59,7 +59,7 @@ class HandLoop:
 
 
 class Waiter:
-    """A future for the lines of the parking waiting_records."""
+    """A future for the waiter of a ``WaitingRecord``."""
 
     def __init__(self) -> None:
         self.woken = False
@@ -72,7 +72,7 @@ class Waiter:
 
 
 class HandMetadata:
-    """The view, and what was asked of the updater."""
+    """The view, and the calls of the updater."""
 
     def __init__(self, view: Cluster) -> None:
         self.view = view
@@ -81,7 +81,7 @@ class HandMetadata:
         self.doubted: list[int] = []
         self.touched: list[str] = []
         self.unknown: dict[str, float] = {}
-        """Topics that brokers say there aren't, and for how long they have."""
+        """Topics that brokers report as unknown, and for how many seconds they have."""
         self.hints: list[Any] = []
         self.listeners: list[Callable[[Cluster], object]] = []
 
@@ -128,7 +128,7 @@ class HandMetadata:
 
 @dataclass
 class Sent:
-    """A request that the network was given."""
+    """A request that was passed to the network."""
 
     node_id: int
     build: Callable[[int], ProduceRequest]
@@ -140,7 +140,7 @@ class Sent:
 
 
 class HandNetwork:
-    """Takes up to ``room`` requests per node and leaves their answers to the test."""
+    """Accepts up to ``room`` requests per node and leaves their responses to the test."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -176,7 +176,7 @@ class HandNetwork:
 
 
 class HandCore:
-    """What the sender needs of the core."""
+    """The part of the core that the sender uses."""
 
     def __init__(self, clock: HandClock, network: HandNetwork, metadata: HandMetadata) -> None:
         self.clock = clock
@@ -204,7 +204,7 @@ def make_topic(
 
 
 class Rig:
-    """One producer in the test's hand."""
+    """One producer that the test drives."""
 
     def __init__(
         self,
@@ -281,14 +281,14 @@ class Rig:
         partition: int | None = None,
         when_full: Any = WhenFull.QUEUE,
     ) -> Delivery:
-        """As ``Producer.send`` does it, the quick way first."""
+        """Send as ``Producer.send`` does, by the fast path first."""
         delivery = self.admission.appender.take(topic, value, key, None, partition, None)
         if delivery is None:
             delivery = self.admission.put(topic, value, key, None, partition, None, when_full)
         return delivery
 
     def step(self) -> None:
-        """One look around of the sender."""
+        """Run one step of the sender."""
         self.sender._step(self.clock.now())
 
     def pass_time(self, seconds: float) -> None:

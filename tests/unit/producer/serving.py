@@ -1,4 +1,4 @@
-"""What tests of sending look at: queues, requests, and a broker's answers to them."""
+"""Helpers for tests of sending: queues, requests, and a broker's responses to them."""
 
 from __future__ import annotations
 

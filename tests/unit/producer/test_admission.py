@@ -1,4 +1,4 @@
-"""The way in: checks, batches, the two kinds of line, and their limits."""
+"""Admission: checks, batches, the queues of waiting records, and their limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .model_broker import ModelBroker
 from .rig import Rig, Waiter, make_topic
 
 ROOM = 16 * (100 + 21) + 10
-"""Sixteen records of 100 bytes, and then not another one of any size."""
+"""Memory for sixteen records of 100 bytes, and for no further one of any size."""
 
 
 def small(**settings: Any) -> Rig:
@@ -35,7 +35,7 @@ def small(**settings: Any) -> Rig:
 
 
 def fill(rig: Rig) -> list[Delivery]:
-    """Send until memory is full; give what is in batches."""
+    """Send until memory is full; return the deliveries of records in batches."""
     placed = []
     while True:
         delivery = rig.send(b"x" * 100)
@@ -176,7 +176,7 @@ class Broken:
 
 def test_a_partitioner_that_raises_fails_that_record_only() -> None:
     rig = Rig(partitioner=Broken())
-    delivery = rig.send(b"v")  # parked at first: the topic is new
+    delivery = rig.send(b"v")  # it waits at first: the topic is new
     with pytest.raises(InvalidArgument, match=r"Broken failed.*nobody knows"):
         delivery.result()
     assert not rig.send(b"v", partition=0).done()
@@ -204,14 +204,14 @@ def unknown(**settings: Any) -> Rig:
     return Rig(topics={}, **settings)
 
 
-def test_an_unknown_topic_parks_and_asks_for_metadata() -> None:
+def test_a_record_for_an_unknown_topic_waits_and_requests_metadata() -> None:
     rig = unknown()
     delivery = rig.send(b"v")
     assert delivery.partition is None and not delivery.done()
     assert rig.metadata.asked and rig.metadata.touched == ["t"]
 
 
-def test_parked_records_go_in_their_order_when_the_topic_comes() -> None:
+def test_waiting_records_are_sent_in_order_once_the_topic_exists() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(20)]
     rig.metadata.publish_topic(make_topic("t", [1]))
@@ -221,7 +221,7 @@ def test_parked_records_go_in_their_order_when_the_topic_comes() -> None:
     assert [d.result().offset for d in deliveries] == list(range(21))
 
 
-def test_an_unknown_topic_fails_after_delivery_timeout_with_what_brokers_say() -> None:
+def test_an_unknown_topic_fails_after_delivery_timeout_with_the_error_of_the_brokers() -> None:
     rig = unknown(delivery_timeout=5.0)
     delivery = rig.send(b"v")
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -236,14 +236,14 @@ def test_an_unknown_topic_fails_after_delivery_timeout_with_what_brokers_say() -
 
 
 def say_unknown(rig: Rig, seconds: float) -> None:
-    """Brokers say that there is no topic t, and have for so long."""
+    """Have brokers report topic t as unknown, for ``seconds`` so far."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     rig.metadata.unknown["t"] = seconds
     rig.metadata.publish_topic(make_topic("t", [], error=code))
     rig.step()
 
 
-def test_an_unknown_topic_fails_when_brokers_have_said_so_for_long() -> None:
+def test_an_unknown_topic_fails_once_brokers_have_reported_it_for_long() -> None:
     rig = unknown()
     delivery = rig.send(b"v")
     say_unknown(rig, 4.9)
@@ -264,7 +264,7 @@ def test_a_topic_that_may_be_created_is_waited_for_longer() -> None:
     assert delivery.done()
 
 
-def test_records_for_an_unknown_topic_are_given_up_in_several_steps() -> None:
+def test_records_for_an_unknown_topic_fail_in_several_steps() -> None:
     rig = unknown()
     deliveries = [rig.send(b"v") for _ in range(2500)]
     say_unknown(rig, 5.0)
@@ -274,7 +274,7 @@ def test_records_for_an_unknown_topic_are_given_up_in_several_steps() -> None:
     assert all(one.done() for one in deliveries)
 
 
-def test_a_topic_that_comes_while_its_records_are_given_up_takes_the_others() -> None:
+def test_a_topic_that_appears_while_its_records_fail_takes_the_others() -> None:
     rig = unknown()
     deliveries = [rig.send(b"v", partition=0) for _ in range(1500)]
     say_unknown(rig, 5.0)
@@ -284,7 +284,7 @@ def test_a_topic_that_comes_while_its_records_are_given_up_takes_the_others() ->
     assert failed == [True] * 1000 + [False] * 500
 
 
-def test_a_topic_that_was_known_is_never_given_up() -> None:
+def test_records_for_a_topic_that_was_known_do_not_fail_early() -> None:
     rig = Rig()
     delivery = rig.send(b"v")
     say_unknown(rig, 99.0)
@@ -331,18 +331,18 @@ def test_an_unknown_topic_is_asked_for_again_with_each_refresh() -> None:
 # Memory.
 
 
-def test_a_full_buffer_parks_and_admits_in_order() -> None:
+def test_records_wait_for_a_full_buffer_and_are_admitted_in_order() -> None:
     rig = small()
     placed = fill(rig)
-    parked = [rig.send(b"%04d" % i) for i in range(10)]
-    assert all(isinstance(d._outcome, WaitingRecord) for d in parked)
+    waiting = [rig.send(b"%04d" % i) for i in range(10)]
+    assert all(isinstance(d._outcome, WaitingRecord) for d in waiting)
     broker = serve_all(rig)
     assert broker.log("t", 0).values[len(placed) :] == [b"%04d" % i for i in range(10)]
-    assert all(d.exception() is None for d in parked)
+    assert all(d.exception() is None for d in waiting)
     assert rig.accumulator.budget.used == 0 and rig.accumulator.budget.waiting == 0
 
 
-def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
+def test_a_small_record_does_not_overtake_a_waiting_large_one() -> None:
     rig = small()
     fill(rig)
     large, tiny = rig.send(b"y" * 400), rig.send(b"z")
@@ -352,14 +352,14 @@ def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
     assert large.result().offset < tiny.result().offset
 
 
-def test_a_batch_with_room_takes_nothing_while_somebody_waits() -> None:
+def test_a_batch_with_space_takes_nothing_while_records_wait() -> None:
     rig = Rig(buffer_memory=10_000, batch_size=10_000)
     rig.send(b"x" * 8000)
     large, tiny = rig.send(b"y" * 2200), rig.send(b"z")
     assert isinstance(large._outcome, WaitingRecord) and isinstance(tiny._outcome, WaitingRecord)
 
 
-def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
+def test_a_batch_with_space_takes_nothing_beyond_the_memory_budget() -> None:
     rig = Rig(2, buffer_memory=10_000, batch_size=10_000)
     with pytest.raises(BufferFull):
         for number in range(100):
@@ -367,7 +367,7 @@ def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
     assert 9000 < rig.accumulator.budget.used <= 10_000
 
 
-def test_parking_is_bounded_by_count() -> None:
+def test_waiting_records_are_bounded_by_count() -> None:
     rig = small(max_parked=3)
     fill(rig)
     for _ in range(3):
@@ -376,7 +376,7 @@ def test_parking_is_bounded_by_count() -> None:
         rig.send(b"v")
 
 
-def test_parking_is_bounded_by_bytes() -> None:
+def test_waiting_records_are_bounded_by_bytes() -> None:
     rig = small()
     fill(rig)
     with pytest.raises(BufferFull, match="at most 486 bytes"):
@@ -385,19 +385,19 @@ def test_parking_is_bounded_by_bytes() -> None:
     assert rig.admission.waiting_records.size <= ROOM // 4
 
 
-def test_the_first_parked_record_may_be_of_any_size() -> None:
+def test_the_first_waiting_record_may_be_of_any_size() -> None:
     rig = small()
     fill(rig)
     assert not rig.send(b"x" * 1500).done()
 
 
-def test_max_parked_zero_never_parks_for_room() -> None:
+def test_with_max_parked_zero_no_record_waits_for_memory() -> None:
     rig = small(max_parked=0)
     with pytest.raises(BufferFull, match="max_parked=0"):
         fill(rig)
 
 
-def test_parking_for_metadata_is_bounded_by_memory() -> None:
+def test_records_that_wait_for_metadata_are_bounded_by_memory() -> None:
     rig = unknown(buffer_memory=100_000, max_parked=5)
     with pytest.raises(BufferFull, match="metadata of topic t, or of this partition,") as caught:
         for _ in range(1000):
@@ -408,7 +408,7 @@ def test_parking_for_metadata_is_bounded_by_memory() -> None:
     assert rig.accumulator.budget.waiting == 0 and rig.admission.waiting_records.claimed == 0
 
 
-def test_many_parked_records_are_admitted_in_slices() -> None:
+def test_many_waiting_records_are_admitted_in_slices() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(2500)]
     rig.metadata.publish_topic(make_topic("t", [1]))
@@ -422,7 +422,7 @@ def test_many_parked_records_are_admitted_in_slices() -> None:
     assert late.done() and all(d.done() for d in deliveries)
 
 
-def test_refusing_does_not_park() -> None:
+def test_when_full_raise_does_not_queue() -> None:
     rig = small()
     fill(rig)
     with pytest.raises(BufferFull, match="buffer_memory=1,946") as caught:
@@ -431,12 +431,12 @@ def test_refusing_does_not_park() -> None:
     assert rig.accumulator.budget.waiting == 0
 
 
-def test_refusing_still_parks_for_metadata() -> None:
+def test_when_full_raise_still_queues_for_metadata() -> None:
     rig = unknown()
     assert not rig.send(b"v", when_full=WhenFull.RAISE).done()
 
 
-def test_a_cancelled_parked_record_is_never_written() -> None:
+def test_a_cancelled_waiting_record_is_never_written() -> None:
     rig = small()
     fill(rig)
     first, second = rig.send(b"first"), rig.send(b"second")
@@ -447,7 +447,7 @@ def test_a_cancelled_parked_record_is_never_written() -> None:
     assert first.cancelled() and second.done()
 
 
-def test_cancelled_parked_records_give_their_place_back() -> None:
+def test_cancelled_waiting_records_release_their_place() -> None:
     rig = small(max_parked=2)
     fill(rig)
     for _ in range(50):
@@ -455,39 +455,39 @@ def test_cancelled_parked_records_give_their_place_back() -> None:
     assert rig.admission.waiting_records.count == 0 and rig.admission.waiting_records.size == 0
 
 
-def test_delivery_timeout_runs_from_send_also_while_parked() -> None:
+def test_delivery_timeout_runs_from_send_also_while_waiting() -> None:
     rig = small(delivery_timeout=10.0)
     fill(rig)
     rig.pass_time(6.0)
-    parked = rig.send(b"v")
-    # The answer makes room after eight seconds; two later the rest of its time is over.
+    waiting = rig.send(b"v")
+    # The response frees memory after nine seconds; then seven are left until its deadline.
     sent = rig.take_request()
     rig.clock.time += 3.0
     rig.answer(sent, ModelBroker().produce(sent.message()))
-    assert not isinstance(parked._outcome, WaitingRecord)
+    assert not isinstance(waiting._outcome, WaitingRecord)
     rig.network.blocked.add(1)
     rig.pass_time(6.9)
-    assert not parked.done()
+    assert not waiting.done()
     rig.pass_time(0.2)
-    assert isinstance(parked.exception(), DeliveryTimedOut)
+    assert isinstance(waiting.exception(), DeliveryTimedOut)
 
 
 def parked_for_a_topic(seconds: float, **settings: Any) -> tuple[Rig, Delivery]:
-    """A record that waited for its topic for so long, and is in a batch now."""
+    """Return a record that waited ``seconds`` for its topic, and is in a batch now."""
     rig = unknown(delivery_timeout=10.0, **settings)
-    parked = rig.send(b"parked", partition=0)
+    waiting = rig.send(b"parked", partition=0)
     rig.pass_time(seconds)
     rig.network.blocked.add(1)
     rig.metadata.publish_topic(make_topic("t", [1]))
-    return rig, parked
+    return rig, waiting
 
 
 @pytest.mark.parametrize("linger", [0.0, 0.5])
 def test_a_record_never_has_less_time_because_another_one_waited(linger: float) -> None:
-    rig, parked = parked_for_a_topic(4.4, linger=linger)
+    rig, waiting = parked_for_a_topic(4.4, linger=linger)
     fresh = rig.send(b"fresh", partition=0)
     rig.pass_time(5.7)
-    assert isinstance(parked.exception(), DeliveryTimedOut)
+    assert isinstance(waiting.exception(), DeliveryTimedOut)
     rig.pass_time(4.2)
     assert not fresh.done()
     rig.pass_time(0.2)
@@ -510,12 +510,12 @@ def test_records_that_waited_for_different_times_don_t_share_a_deadline() -> Non
     assert second.done()
 
 
-def test_a_record_that_waits_for_room_is_not_cut_short_by_those_before_it() -> None:
-    """``enqueue`` and ``send`` stand in the same line; the time of the first counts from later."""
+def test_a_record_that_waits_for_memory_is_not_cut_short_by_those_before_it() -> None:
+    """``enqueue`` and ``send`` share a queue; the timeout of the first starts when it is left."""
     rig = small(delivery_timeout=10.0)
     fill(rig)
     rig.pass_time(1.0)
-    parked = rig.send(b"parked")
+    waiting = rig.send(b"parked")
     waiter = Waiter()
     enqueued = rig.admission.put("t", b"enqueued", None, None, None, None, lambda: waiter)
     again = rig.send(b"again")
@@ -526,46 +526,46 @@ def test_a_record_that_waits_for_room_is_not_cut_short_by_those_before_it() -> N
     rig.network.blocked.add(1)
     fresh = rig.send(b"fresh")
     rig.pass_time(5.1)
-    assert parked.done() and again.done() and not enqueued.done() and not fresh.done()
+    assert waiting.done() and again.done() and not enqueued.done() and not fresh.done()
     rig.pass_time(4.8)
     assert not enqueued.done() and not fresh.done()
 
 
-def test_what_waited_shortly_for_room_shares_batches_whatever_it_came_by() -> None:
+def test_records_that_waited_briefly_for_memory_share_batches_whatever_the_method() -> None:
     """Else a producer at full rate would send records one by one while its memory is full."""
     rig = small(delivery_timeout=60.0)
     fill(rig)
     rig.pass_time(1.0)
     sent = rig.take_request()
     waiter = Waiter()
-    parked = []
+    waiting = []
     for n in range(10):
-        parked.append(rig.send(b"%d" % n))
-        parked.append(rig.admission.put("t", b"%d" % n, None, None, 0, None, lambda: waiter))
+        waiting.append(rig.send(b"%d" % n))
+        waiting.append(rig.admission.put("t", b"%d" % n, None, None, 0, None, lambda: waiter))
     rig.clock.time += 2.5
     rig.answer(sent, ModelBroker().produce(sent.message()))
-    assert len({id(delivery._outcome) for delivery in parked}) == 1
+    assert len({id(delivery._outcome) for delivery in waiting}) == 1
 
 
 def test_records_that_waited_together_share_a_batch() -> None:
     rig = unknown(delivery_timeout=10.0)
-    parked = [rig.send(b"%d" % n, partition=0) for n in range(20)]
+    waiting = [rig.send(b"%d" % n, partition=0) for n in range(20)]
     rig.pass_time(5.0)
     rig.metadata.publish_topic(make_topic("t", [1]))
-    assert len({id(delivery._outcome) for delivery in parked}) == 1
+    assert len({id(delivery._outcome) for delivery in waiting}) == 1
 
 
-def test_a_parked_record_times_out_as_not_written() -> None:
+def test_a_waiting_record_times_out_as_not_written() -> None:
     rig = small(delivery_timeout=10.0)
     rig.network.blocked.add(1)
     fill(rig)
-    parked = rig.send(b"v")
+    waiting = rig.send(b"v")
     rig.pass_time(10.1)
-    error = parked.exception()
+    error = waiting.exception()
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
 
 
-def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
+def test_enqueue_waits_in_the_same_queue_and_is_not_counted() -> None:
     rig = small(max_parked=1)
     fill(rig)
     waiters: list[Waiter] = []
@@ -583,7 +583,7 @@ def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
     assert all(d.exception() is None for d in deliveries)
 
 
-def test_very_many_parked_records_are_given_up_in_several_steps() -> None:
+def test_very_many_waiting_records_fail_in_several_steps() -> None:
     rig = small(max_block=2.0)
     rig.network.blocked.add(1)
     fill(rig)
@@ -595,17 +595,17 @@ def test_very_many_parked_records_are_given_up_in_several_steps() -> None:
     assert all(delivery.done() for delivery in deliveries)
 
 
-def test_enqueue_gives_up_after_max_block() -> None:
+def test_enqueue_fails_after_max_block() -> None:
     rig = small(max_block=2.0)
     rig.network.blocked.add(1)
     fill(rig)
     delivery = rig.send(b"v", when_full=Waiter)
-    parked = parked_of(delivery)
+    waiting = parked_of(delivery)
     rig.pass_time(1.9)
-    assert parked.error is None
+    assert waiting.error is None
     rig.pass_time(0.2)
-    assert isinstance(parked.error, BufferFull)
-    assert "max_block=2 s" in str(parked.error) and parked.waiter.woken
+    assert isinstance(waiting.error, BufferFull)
+    assert "max_block=2 s" in str(waiting.error) and waiting.waiter.woken
 
 
 def test_enqueue_without_limit_waits_for_ever() -> None:
@@ -646,7 +646,7 @@ def test_waiting_records_do_not_make_batches_of_one() -> None:
     assert sum(size < 200 for size in sizes) <= 1
 
 
-def test_closing_refuses_who_waits() -> None:
+def test_closing_fails_waiting_records() -> None:
     rig = small()
     fill(rig)
     sent, enqueued = rig.send(b"v"), rig.send(b"v", when_full=Waiter)

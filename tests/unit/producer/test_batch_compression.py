@@ -1,4 +1,4 @@
-"""Compression beside the loop: what goes to a thread, and what happens around it."""
+"""Compression of batches: which go to a thread, and how their results are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kclient.record import BatchBuilder, Compression
 
 
 class Told:
-    """Takes down which batches are ready."""
+    """Records which batches are ready."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[ProducerBatch, KafkaError | None]] = []
@@ -36,31 +36,31 @@ def make_batch(size: int, kind: type[ProducerBatch] = ProducerBatch) -> Producer
 
 
 async def test_without_a_codec_every_batch_is_ready() -> None:
-    squeezer = BatchCompressor(Compression.NONE, None, Told())
+    compressor = BatchCompressor(Compression.NONE, None, Told())
     batch = make_batch(100_000)
-    assert squeezer.ready(batch) and batch.builder is not None
+    assert compressor.ready(batch) and batch.builder is not None
     assert batch.builder.codec is Compression.NONE
 
 
 async def test_small_batches_are_compressed_at_once() -> None:
-    reported = Told()
-    squeezer = BatchCompressor(Compression.LZ4, None, reported)
+    notified = Told()
+    compressor = BatchCompressor(Compression.LZ4, None, notified)
     batch = make_batch(10_000)
-    assert squeezer.ready(batch) and not reported.batches
+    assert compressor.ready(batch) and not notified.batches
     assert batch.builder is not None and batch.builder.encoded_bytes < 1000
 
 
-async def test_costly_batches_go_to_a_thread_and_are_told_on_the_loop() -> None:
-    reported = Told()
-    squeezer = BatchCompressor(Compression.GZIP, 9, reported)
+async def test_costly_batches_go_to_a_thread_and_are_reported_on_the_loop() -> None:
+    notified = Told()
+    compressor = BatchCompressor(Compression.GZIP, 9, notified)
     batch = make_batch(500_000)
-    assert not squeezer.ready(batch) and batch.compressing
-    assert not squeezer.ready(batch)  # asking again starts nothing
+    assert not compressor.ready(batch) and batch.compressing
+    assert not compressor.ready(batch)  # a second call starts nothing
     async with asyncio.timeout(10):
-        await reported.event.wait()
-    assert reported.batches == [(batch, None)] and reported.thread == threading.get_ident()
-    assert squeezer.ready(batch)
-    await squeezer.close()
+        await notified.event.wait()
+    assert notified.batches == [(batch, None)] and notified.thread == threading.get_ident()
+    assert compressor.ready(batch)
+    await compressor.close()
 
 
 class Broken:
@@ -76,28 +76,28 @@ class Broken:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("odd"), ClientError("known")])
-async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception) -> None:
+async def test_a_failure_in_the_thread_is_reported_as_a_typed_error(error: Exception) -> None:
     class BrokenBatch(ProducerBatch):
         def records(self) -> Any:
             return Broken(error)
 
-    reported = Told()
-    squeezer = BatchCompressor(Compression.GZIP, None, reported)
-    assert not squeezer.ready(make_batch(0, BrokenBatch))
+    notified = Told()
+    compressor = BatchCompressor(Compression.GZIP, None, notified)
+    assert not compressor.ready(make_batch(0, BrokenBatch))
     async with asyncio.timeout(10):
-        await reported.event.wait()
-    ((_, failure),) = reported.batches
+        await notified.event.wait()
+    ((_, failure),) = notified.batches
     assert isinstance(failure, ClientError) and str(error) in str(failure)
-    await squeezer.close()
+    await compressor.close()
 
 
 async def test_closing_waits_for_the_threads() -> None:
-    reported = Told()
-    squeezer = BatchCompressor(Compression.GZIP, 9, reported)
-    squeezer.ready(make_batch(500_000))
-    await squeezer.close()
+    notified = Told()
+    compressor = BatchCompressor(Compression.GZIP, 9, notified)
+    compressor.ready(make_batch(500_000))
+    await compressor.close()
     await asyncio.sleep(0)
-    assert len(reported.batches) == 1
+    assert len(notified.batches) == 1
 
 
 def test_a_level_that_the_codec_does_not_have_is_refused_early() -> None:

@@ -1,4 +1,4 @@
-"""Delivery: the handle behaves as a future, and one outcome serves a batch."""
+"""Delivery: the handle behaves like a future, and one outcome serves a whole batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kclient.types import RecordMetadata
 
 
 class Host:
-    """Takes unseen failures down."""
+    """Records unseen failures."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ async def test_awaiting_a_finished_one_does_not_suspend() -> None:
     assert stopped.value.value.offset == 0
 
 
-async def test_cancelling_one_waiter_harms_nobody_else() -> None:
+async def test_cancelling_one_waiter_does_not_affect_the_others() -> None:
     _, outcome, deliveries = make()
 
     async def wait() -> RecordMetadata:
@@ -159,7 +159,7 @@ async def test_looking_again_and_again_leaves_no_more_behind_than_once() -> None
     await asyncio.gather(*many)
 
 
-async def test_who_came_and_went_before_a_split_hinders_nobody_after_it() -> None:
+async def test_a_waiter_that_left_before_a_split_does_not_affect_later_ones() -> None:
     host, outcome, deliveries = make(2)
     await asyncio.wait(deliveries, timeout=0)
     parts = [BatchOutcome(host, "t", 2), BatchOutcome(host, "t", 2)]
@@ -172,10 +172,12 @@ async def test_who_came_and_went_before_a_split_hinders_nobody_after_it() -> Non
     assert [m.offset for m in await waiting] == [7, 8]
 
 
-async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_called() -> None:
+async def test_a_callback_that_raises_is_reported_to_the_loop_and_the_others_are_called() -> None:
     host, outcome, deliveries = make()
-    notices: list[str] = []
-    host.loop.set_exception_handler(lambda loop, context: notices.append(str(context["exception"])))
+    reported: list[str] = []
+    host.loop.set_exception_handler(
+        lambda loop, context: reported.append(str(context["exception"]))
+    )
     variable = contextvars.ContextVar("variable", default="outside")
     seen: list[str] = []
 
@@ -188,7 +190,7 @@ async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_cal
     deliveries[2].add_done_callback(lambda d: seen.append(variable.get()))
     outcome.acknowledge(0)
     await asyncio.sleep(0)
-    assert notices == ["the user's own"]
+    assert reported == ["the user's own"]
     assert seen == ["outside", "outside"]
     assert variable.get() == "outside"
 
@@ -265,7 +267,7 @@ async def test_a_cancelled_await_keeps_nothing_of_the_users() -> None:
         gc.enable()
 
 
-async def test_nobody_makes_a_waiter_but_an_await() -> None:
+async def test_only_an_await_creates_a_waiter() -> None:
     _, _, deliveries = make()
     with pytest.raises(TypeError):
         type(deliveries[0].__await__())()
@@ -419,7 +421,7 @@ async def test_deliveries_follow_their_records_through_splits() -> None:
     assert [m.offset for m in await waiting] == [100, 101, 102, 200, 201]
 
 
-async def test_a_huge_batch_wakes_its_waiters_in_several_turns() -> None:
+async def test_a_huge_batch_wakes_its_waiters_in_several_iterations() -> None:
     _, outcome, deliveries = make(12_000)
     woken: list[int] = []
     for delivery in deliveries:
@@ -434,7 +436,7 @@ async def test_a_huge_batch_wakes_its_waiters_in_several_turns() -> None:
     assert woken == list(range(12_000))
 
 
-async def test_an_unseen_failure_is_told_once_with_the_count() -> None:
+async def test_an_unseen_failure_is_reported_once_with_the_count() -> None:
     host, outcome, deliveries = make()
     outcome.fail(KafkaError("no"))
     deliveries[0].exception()
@@ -443,7 +445,7 @@ async def test_an_unseen_failure_is_told_once_with_the_count() -> None:
     assert host.unseen == [2]
 
 
-async def test_a_failure_that_everybody_saw_is_not_unseen() -> None:
+async def test_a_failure_that_was_awaited_everywhere_is_not_unseen() -> None:
     host, outcome, deliveries = make()
     outcome.fail(KafkaError("no"))
     await asyncio.gather(*deliveries, return_exceptions=True)
@@ -461,7 +463,7 @@ async def test_a_reported_failure_is_not_unseen() -> None:
     assert host.unseen == []
 
 
-async def test_repr_tells_the_state_and_no_content() -> None:
+async def test_repr_shows_the_state_and_no_content() -> None:
     _, outcome, deliveries = make()
     assert "pending" in repr(deliveries[0])
     deliveries[1].cancel()
@@ -481,7 +483,7 @@ async def test_topic_partition_and_loop_are_known() -> None:
 
 
 def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
-    """A delivery as ``send`` makes it where there is nothing to decide."""
+    """Return a delivery as ``send`` creates it by the fast path."""
     budget = MemoryBudget(1_000_000)
     appender = RecordAppender(budget, 10_000)
     topic_state = TopicState(StickyPartitioner(10_000, random.Random(1), lambda partition: 0))
@@ -498,7 +500,7 @@ def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
     return outcome, delivery
 
 
-async def test_the_collector_walks_only_over_deliveries_that_somebody_waits_for() -> None:
+async def test_the_collector_tracks_only_deliveries_with_waiters() -> None:
     outcome, delivery = taken(Host())
     compiled = IMPLEMENTATION == "cython"
     assert gc.is_tracked(delivery) is not compiled
@@ -509,9 +511,9 @@ async def test_the_collector_walks_only_over_deliveries_that_somebody_waits_for(
 
 
 @pytest.mark.parametrize("looked_at", ["awaited", "exception", "gathered", "told in bulk"])
-async def test_a_failure_that_was_raised_keeps_nothing_of_who_caught_it(looked_at: str) -> None:
+async def test_a_failure_that_was_raised_keeps_no_frames_of_its_handler(looked_at: str) -> None:
     class Mine:
-        """Something large in the user's frame."""
+        """Something large in the caller's frame."""
 
     async def use() -> weakref.ref[Mine]:
         mine = Mine()
@@ -538,6 +540,6 @@ async def test_a_failure_that_was_raised_keeps_nothing_of_who_caught_it(looked_a
         return weakref.ref(mine)
 
     left = await use()
-    await asyncio.sleep(0)  # the loop is through with what it called
+    await asyncio.sleep(0)  # the loop has finished its callbacks
     gc.collect()
     assert left() is None

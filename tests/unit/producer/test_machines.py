@@ -110,7 +110,7 @@ def test_a_disowned_id_is_dropped_once() -> None:
     assert identity.state is IdentityState.ABSENT
     identity.requested()
     identity.granted(8, 0)
-    identity.fenced(ProducerIdAndEpoch(7, 0))  # another partition notices late
+    identity.fenced(ProducerIdAndEpoch(7, 0))  # another partition detects it later
     assert identity.state is IdentityState.READY
 
 

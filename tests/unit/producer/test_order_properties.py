@@ -1,6 +1,6 @@
-"""Order kept, nothing lost, nothing doubled: random faults against a model of a leader.
+"""Order kept, nothing lost, nothing duplicated: random faults against a model of a leader.
 
-Every record's fate as its delivery tells it is compared with the log: acknowledged ones are there
+The outcome that each delivery reports is compared with the log: acknowledged records are there
 exactly once and in order, failed ones with ``maybe_written`` False aren't there at all.
 """
 
@@ -37,7 +37,7 @@ AFTER_APPEND = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Codes with which a leader may answer although it has appended."""
+"""Error codes that a leader may return although it has appended."""
 
 
 class Story:
@@ -58,7 +58,7 @@ class Story:
             batch.watch(self.wait)
 
     def serve(self, fate: str, code: int = 0) -> None:
-        """Handle the oldest request. A cut takes all behind it along, as one connection does."""
+        """Handle the oldest request. A cut fails all behind it, as on one connection."""
         pending = self.rig.network.pending
         if not pending:
             return
@@ -92,16 +92,16 @@ class Story:
             self.rig.lose(sent, error)
 
     def check_unsent(self) -> None:
-        """What the wait counts as unsent is what lies sealed and was in no request."""
+        """The wait counts as unsent all batches that are sealed and were in no request."""
         queues = [q for t in self.rig.accumulator.topics.values() for q in t.queues if q]
         unsent = [b for q in queues for b in q.sealed if not b.attempts]
         assert self.wait.unsent == sum(batch.reserved for batch in unsent)
 
     def final_codes(self) -> list[ErrorCode]:
-        """Codes that end a batch or its numbering, whatever the leader really has.
+        """Codes that end a batch or its numbering, whatever the leader has appended.
 
-        OUT_OF_ORDER is left out while a gap is open: behind one it is taken as the proof of it,
-        and a leader that says it although it has the batch can't be told from an honest one.
+        OUT_OF_ORDER is left out while a gap is open: behind a gap it counts as proof of it, so a
+        leader that returns it although it has the batch can't be distinguished from a correct one.
         """
         queues = [q for t in self.rig.accumulator.topics.values() for q in t.queues if q]
         open_gap = any(q.sequences and q.sequences.state.name == "UNRESOLVED" for q in queues)
@@ -129,7 +129,7 @@ class Story:
             self.rig.grant(self.rig.identity.current.producer_id + 1)
 
     def finish(self) -> None:
-        """Heal, and wait until everything is settled."""
+        """Serve without faults until everything is settled."""
         for _ in range(2000):
             self.rig.pass_time(0.3)
             while self.rig.network.pending:
@@ -214,7 +214,7 @@ def test_with_expiries_and_refusals_reports_stay_honest(seed: int, partitions: i
 
 
 def run_forgetting(seed: int) -> Story:
-    """Bursts, each after the leader forgot the idle producer, and each with faults of its own."""
+    """Send bursts, each after the leader forgot the idle producer, each with its own faults."""
     rng = random.Random(seed)
     story = Story(rng.randrange(1, 3), batch_size=100)
     for _ in range(rng.randrange(1, 4)):
@@ -237,7 +237,7 @@ def run_forgetting(seed: int) -> Story:
 
 
 def check_forgetting(seeds: range) -> None:
-    """Run the story of each seed, and name the first one that fails."""
+    """Run the story of each seed, and report the first one that fails."""
     for seed in seeds:
         try:
             run_forgetting(seed)
@@ -256,7 +256,7 @@ def test_a_producer_forgotten_while_idle_keeps_order_for_many_seeds() -> None:
 
 @pytest.mark.parametrize("refusals", [[], [ErrorCode.INVALID_TIMESTAMP]])
 def test_a_batch_behind_which_one_may_be_written_is_not_renumbered(refusals: list[int]) -> None:
-    """It was refused before its append; the response of the one behind it is lost."""
+    """It was rejected before its append; the response to the one behind it is lost."""
     story = Story(1, batch_size=100)
     story.send(0, 60)
     story.settle()
@@ -273,7 +273,7 @@ def test_a_batch_behind_which_one_may_be_written_is_not_renumbered(refusals: lis
     assert queue is not None and queue.idle
     *refused, doubted = [d.exception() for _, _, d in story.deliveries[1:]]
     assert [error.maybe_written for error in refused] == [False] * (len(refusals) + 1)
-    # Behind a gap a repeat tells that the log has it.
+    # Behind a gap, sending it again shows that the log has it.
     assert doubted is None if refusals else doubted.maybe_written is True
 
 
@@ -284,7 +284,7 @@ NEXT = ("ok", "duplicate", "out of order", "timeout", "not leader", "cut")
 @pytest.mark.parametrize("window", range(1, 6))
 @pytest.mark.parametrize("lost", range(1, 6))
 def test_a_lost_response_neither_doubles_nor_loses(lost: int, window: int, following: str) -> None:
-    """The response of batch ``lost`` out of a window of five is lost after the append."""
+    """The response to batch ``lost`` of a window of five is lost after the append."""
     story = Story(1, batch_size=100, max_in_flight=window)
     for _ in range(8):
         story.send(0, 60)
@@ -311,7 +311,7 @@ def test_a_lost_response_neither_doubles_nor_loses(lost: int, window: int, follo
     story.check()
     failed = [d.exception() for _, _, d in story.deliveries if d.exception() is not None]
     if following == "out of order":
-        # The leader forgot what it has: to send that again could double it, so it isn't.
+        # The leader forgot the producer: sending the batch again could duplicate it.
         assert failed and all(error.maybe_written is True for error in failed)
     else:
         assert not failed

@@ -1,4 +1,4 @@
-"""The quick bytes of Produce requests and answers are those of the generated messages."""
+"""The fast path for Produce requests and responses matches the generated messages."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def cargo(*sizes: int, topics: int = 1) -> EncodedProduceRequest:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("topics", [0, 1, 3, 130])
 def test_the_pieces_are_the_generated_message(version: int, topics: int) -> None:
-    quick = cargo(0, 1, 65, 66, 16_321, 16_322, topics=topics)
+    request = cargo(0, 1, 65, 66, 16_321, 16_322, topics=topics)
     generated = ProduceRequest(
-        transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=quick.topic_data
+        transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=request.topic_data
     )
     for topic in generated.topic_data:
         if version < 13:
             topic.topic_id = ZERO_UUID
         else:
             topic.name = ""
-    assert encode_request(quick, version, 7, "me") == encode_request(generated, version, 7, "me")
-    assert quick.encode(version) == b"".join(quick.pieces(version))
+    assert encode_request(request, version, 7, "me") == encode_request(generated, version, 7, "me")
+    assert request.encode(version) == b"".join(request.pieces(version))
 
 
 @pytest.mark.parametrize("size", [(1 << 21) - 63, (1 << 21) - 62, (1 << 21) - 61])
 def test_large_batches_have_longer_sizes(size: int) -> None:
-    quick = cargo(size)
-    assert quick.encode(9) == b"".join(quick.pieces(9))
+    request = cargo(size)
+    assert request.encode(9) == b"".join(request.pieces(9))
 
 
 def response(version: int, topics: int = 2, partitions: int = 3) -> ProduceResponse:
@@ -90,7 +90,7 @@ def response(version: int, topics: int = 2, partitions: int = 3) -> ProduceRespo
 
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
 @pytest.mark.parametrize("partitions", [0, 1, 300])
-def test_a_plain_answer_is_read_at_once(version: int, partitions: int) -> None:
+def test_a_plain_response_is_read_at_once(version: int, partitions: int) -> None:
     wanted = response(version, partitions=partitions)
     reply = PlainProduceResponse.decode(memoryview(b"xy" + wanted.encode(version)), version, 2)
     assert isinstance(reply, PlainProduceResponse)
@@ -104,28 +104,30 @@ def test_a_plain_answer_is_read_at_once(version: int, partitions: int) -> None:
     }
 
 
-def with_record_errors(answer: ProduceResponse) -> None:
-    answer.responses[0].partition_responses[1].record_errors = [BatchIndexAndErrorMessage(3, "bad")]
+def with_record_errors(message: ProduceResponse) -> None:
+    message.responses[0].partition_responses[1].record_errors = [
+        BatchIndexAndErrorMessage(3, "bad")
+    ]
 
 
-def with_a_message(answer: ProduceResponse) -> None:
-    answer.responses[1].partition_responses[2].error_message = "no"
+def with_a_message(message: ProduceResponse) -> None:
+    message.responses[1].partition_responses[2].error_message = "no"
 
 
-def with_a_leader(answer: ProduceResponse) -> None:
-    answer.responses[1].partition_responses[0].current_leader = LeaderIdAndEpoch(3, 4)
+def with_a_leader(message: ProduceResponse) -> None:
+    message.responses[1].partition_responses[0].current_leader = LeaderIdAndEpoch(3, 4)
 
 
-def with_endpoints(answer: ProduceResponse) -> None:
-    answer.node_endpoints = [NodeEndpoint(3, "host", 9092, None)]
+def with_endpoints(message: ProduceResponse) -> None:
+    message.node_endpoints = [NodeEndpoint(3, "host", 9092, None)]
 
 
-def with_unknown_tags(answer: ProduceResponse) -> None:
-    answer.responses[0].unknown_tags = {9: b"news"}
+def with_unknown_tags(message: ProduceResponse) -> None:
+    message.responses[0].unknown_tags = {9: b"news"}
 
 
-def with_a_partition_twice(answer: ProduceResponse) -> None:
-    answer.responses[0].partition_responses[1].index = 0
+def with_a_partition_twice(message: ProduceResponse) -> None:
+    message.responses[0].partition_responses[1].index = 0
 
 
 @pytest.mark.parametrize(
@@ -139,20 +141,20 @@ def with_a_partition_twice(answer: ProduceResponse) -> None:
         with_a_partition_twice,
     ],
 )
-def test_an_answer_that_says_more_is_the_generated_one(change: object) -> None:
-    answer = response(10)
-    change(answer)  # type: ignore[operator]
-    assert PlainProduceResponse.decode(answer.encode(10), 10) == answer
+def test_a_response_with_more_fields_is_the_generated_one(change: object) -> None:
+    message = response(10)
+    change(message)  # type: ignore[operator]
+    assert PlainProduceResponse.decode(message.encode(10), 10) == message
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_so_are_answers_of_old_versions(version: int) -> None:
+def test_responses_of_old_versions_are_the_generated_ones(version: int) -> None:
     data = response(version).encode(version)
     assert PlainProduceResponse.decode(data, version) == ProduceResponse.decode(data, version)
 
 
 @pytest.mark.parametrize("version", [9, 13])
-def test_damaged_answers_fail_as_the_generated_ones_do(version: int) -> None:
+def test_damaged_responses_fail_as_the_generated_ones_do(version: int) -> None:
     rng, data = random.Random(1), response(version).encode(version)
     for _ in range(3000):
         damaged = bytearray(data)

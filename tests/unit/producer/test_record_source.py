@@ -1,4 +1,4 @@
-"""Blocks of records that ``send_many`` pulls: what is in one, and what is pulled behind it."""
+"""Blocks of records that ``send_many`` pulls: their contents, and where they end."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_an_error_of_the_source_comes_after_the_records_before_it(
 def test_blocks_are_all_records_in_order(records: list[Any], sizes: list[int]) -> None:
     feed = feed_of(iter(records))
     found: list[Any] = []
-    turn = 0
-    while block := pulled(feed, sizes[turn % len(sizes)]):
+    pulls = 0
+    while block := pulled(feed, sizes[pulls % len(sizes)]):
         assert all(any(one is plain for plain in PLAIN) for one in block[:-1])
         found += block
-        turn += 1
+        pulls += 1
     assert all(one is other for one, other in zip(found, records, strict=True))

@@ -1,4 +1,4 @@
-"""Keys over so many partitions that the compiled build chooses theirs for a block ahead."""
+"""Keys over so many partitions that the compiled build chooses them for a block in advance."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ records = st.lists(pairs | st.binary(max_size=20) | st.just("odd"), max_size=60)
 
 
 def first_home_of(key: bytes) -> int:
-    """Its partition before the topic grows."""
+    """Return the key's partition before the topic grows."""
     return partition_of_key(key, FEW)
 
 
 class Scene:
-    """One topic whose batches are open, but for those of some partitions."""
+    """One topic whose batches are open, except for those of the ``shut`` partitions."""
 
     def __init__(self, shut: set[int]) -> None:
         self.shut = shut
@@ -55,9 +55,9 @@ class Scene:
 
     def grow(self, count: int) -> None:
         for index in range(self.topic_state.count, count):
-            nobody: Any = None
+            no_queue: Any = None
             builder = BatchBuilder()
-            batch = ProducerBatch(nobody, builder, BatchOutcome(nobody, "t", index), 0.0, 1.0)
+            batch = ProducerBatch(no_queue, builder, BatchOutcome(no_queue, "t", index), 0.0, 1.0)
             batch.watcher = self.watcher
             self.builders.append(builder)
             self.topic_state.batches.append(None if index in self.shut else batch)

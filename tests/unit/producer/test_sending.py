@@ -1,4 +1,4 @@
-"""The way out: which batches travel, what requests hold, and what follows from answers."""
+"""Sending: which batches are sent, what requests contain, and the handling of responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .serving import part_of, serve, values
 # Requests.
 
 
-def test_without_linger_the_first_record_goes_at_once_and_the_rest_with_the_answer() -> None:
+def test_without_linger_the_first_record_goes_at_once_and_the_rest_after_the_response() -> None:
     rig, broker = Rig(), ModelBroker()
     rig.send(b"0")
     rig.step()
@@ -39,7 +39,7 @@ def test_without_linger_the_first_record_goes_at_once_and_the_rest_with_the_answ
     assert values(serve(rig, broker)) == {("t", 0): [b"1", b"2", b"3", b"4"]}
 
 
-def test_without_linger_full_batches_do_not_wait_for_the_answer() -> None:
+def test_without_linger_full_batches_do_not_wait_for_the_response() -> None:
     rig = Rig(batch_size=200, idempotence=False)
     for _ in range(10):
         rig.send(b"x" * 50)
@@ -48,7 +48,7 @@ def test_without_linger_full_batches_do_not_wait_for_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("linger", "wakes"), [(0.01, False), (0.0, True)])
-def test_an_answer_that_leaves_nothing_to_send_wakes_only_without_linger(
+def test_a_response_that_leaves_nothing_to_send_wakes_only_without_linger(
     linger: float, wakes: bool
 ) -> None:
     rig, broker = Rig(linger=linger), ModelBroker()
@@ -59,7 +59,7 @@ def test_an_answer_that_leaves_nothing_to_send_wakes_only_without_linger(
     assert rig.wakeup.woken is wakes
 
 
-def test_an_answer_wakes_where_a_batch_waits_for_it() -> None:
+def test_a_response_wakes_the_sender_where_a_batch_waits_for_it() -> None:
     rig, broker = Rig(linger=0.01), ModelBroker()
     rig.send(b"first of its identity, which goes alone")
     rig.pass_time(0.01)
@@ -88,7 +88,7 @@ def test_a_full_batch_does_not_linger() -> None:
     assert len(rig.network.pending) == 1
 
 
-def test_hurry_ends_all_linger() -> None:
+def test_seal_all_ends_all_linger() -> None:
     rig = Rig(3, linger=4.0)
     for partition in range(3):
         rig.send(b"v", partition=partition)
@@ -106,7 +106,7 @@ def test_one_request_takes_one_batch_of_each_partition_of_its_broker() -> None:
     assert by_node == {1: {("a", 0), ("b", 0)}, 2: {("a", 1)}}
 
 
-def test_requests_stay_within_max_request_size_and_nobody_starves() -> None:
+def test_requests_stay_within_max_request_size_and_no_partition_starves() -> None:
     rig, broker = Rig(6, max_request_size=1000, batch_size=400, idempotence=False), ModelBroker()
     deliveries = [rig.send(b"x" * 280, partition=i % 6) for i in range(24)]
     for _ in range(60):
@@ -118,12 +118,12 @@ def test_requests_stay_within_max_request_size_and_nobody_starves() -> None:
     assert all(d.done() for d in deliveries)
 
 
-def test_at_most_max_in_flight_batches_of_a_partition_are_under_way() -> None:
+def test_at_most_max_in_flight_batches_of_a_partition_are_in_flight() -> None:
     rig, broker = Rig(batch_size=100, max_in_flight=3), ModelBroker()
     for _ in range(10):
         rig.send(b"x" * 60)
     rig.step()
-    assert len(rig.network.pending) == 1  # the first of an identity goes alone
+    assert len(rig.network.pending) == 1  # the first of an identity is sent alone
     serve(rig, broker)
     rig.step()
     assert len(rig.network.pending) == 3
@@ -313,9 +313,7 @@ def test_what_waits_to_be_sent_again_goes_to_a_new_leader_at_once() -> None:
     assert delivery.result().offset == 0
 
 
-def test_a_new_leader_of_a_topic_that_was_created_again_ends_waits_though_epochs_begin_anew() -> (
-    None
-):
+def test_a_new_leader_of_a_recreated_topic_ends_waits_although_epochs_start_over() -> None:
     rig, broker = Rig(retry_backoff=1.0), ModelBroker()
     lead(rig, 1, 7, topic_id=bytes(15) + b"1")
     rig.send(b"v")
@@ -346,7 +344,7 @@ def test_every_election_ends_waits(then: list[tuple[int, int]]) -> None:
     assert [sent.node_id for sent in rig.network.pending] == [then[-1][0]]
 
 
-def test_leaders_that_brokers_name_in_turn_without_epochs_end_no_wait() -> None:
+def test_leaders_that_brokers_name_alternately_without_epochs_end_no_wait() -> None:
     rig, broker = Rig(retry_backoff=1.0), ModelBroker()
     rig.send(b"v")
     rig.step()
@@ -423,7 +421,7 @@ def test_a_broker_that_does_not_know_yet_that_it_leads_is_asked_again_soon() -> 
     for attempt, wait in enumerate((0.012, 0.024, 0.048, 0.096, *[0.192] * 4), 1):
         refuse_with_hint(rig, broker, 1, 4)
         assert not rig.network.pending
-        assert len(rig.metadata.asked) == asked + max(0, attempt - 4)  # it may well be right
+        assert len(rig.metadata.asked) == asked + max(0, attempt - 4)  # the broker may be right
         rig.pass_time(wait)
         rig.step()
         assert [sent.node_id for sent in rig.network.pending] == [2]
@@ -435,7 +433,7 @@ def test_a_broker_that_does_not_know_yet_that_it_leads_is_asked_again_soon() -> 
     assert delivery.result().offset == 0
 
 
-def test_a_leader_that_gives_no_answer_is_missed() -> None:
+def test_a_leader_that_does_not_respond_is_reported_to_metadata() -> None:
     rig = Rig()
     rig.send(b"v")
     rig.step()

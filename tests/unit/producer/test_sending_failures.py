@@ -1,4 +1,4 @@
-"""What follows from answers that say no, and from none: who is told what, and what goes again."""
+"""Error responses and failed requests: which records fail with which error, which are retried."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_unreachable_broker_leaves_no_doubt() -> None:
 
 
 @pytest.mark.parametrize("lost", [ConnectionLost("cut"), RequestTimedOut("late")])
-def test_a_lost_answer_leaves_doubt(lost: Any) -> None:
+def test_a_lost_response_leaves_doubt(lost: Any) -> None:
     rig = Rig(delivery_timeout=5.0)
     delivery = rig.send(b"v")
     rig.step()
@@ -69,13 +69,13 @@ def test_a_request_that_was_never_written_leaves_no_doubt() -> None:
     rig = Rig(delivery_timeout=5.0)
     delivery = rig.send(b"v")
     rig.step()
-    rig.pass_time(5.1)  # it still waits for its connection
+    rig.pass_time(5.1)  # it is still waiting for its connection
     error = delivery.exception()
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
     assert values(rig.take_request().message()) == {}
 
 
-def test_in_flight_expiry_is_told_at_once_and_the_late_answer_still_counts() -> None:
+def test_in_flight_expiry_is_reported_at_once_and_the_late_response_still_counts() -> None:
     rig, broker = Rig(delivery_timeout=5.0, batch_size=100), ModelBroker()
     first = rig.send(b"a" * 60)
     rig.step()
@@ -86,7 +86,7 @@ def test_in_flight_expiry_is_told_at_once_and_the_late_answer_still_counts() -> 
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is True
     second = rig.send(b"b" * 60)
     rig.step()
-    assert not rig.network.pending  # the first of the identity isn't there yet
+    assert not rig.network.pending  # the first of the identity is not acknowledged yet
     rig.answer(sent, broker.produce(message))
     rig.step()
     serve(rig, broker)
@@ -95,7 +95,7 @@ def test_in_flight_expiry_is_told_at_once_and_the_late_answer_still_counts() -> 
     assert sequences is not None and sequences.identity == ProducerIdAndEpoch(1000, 0)
 
 
-def test_memory_of_an_abandoned_batch_stays_taken_until_its_answer() -> None:
+def test_memory_of_an_abandoned_batch_stays_reserved_until_its_response() -> None:
     rig = Rig(delivery_timeout=5.0)
     rig.send(b"v" * 100)
     rig.step()
@@ -150,7 +150,7 @@ def test_nothing_new_is_numbered_while_a_gap_is_unresolved() -> None:
     rig.pass_time(0.3)
     (again,) = rig.network.pending
     assert values(again.message()) == {("t", 0): [b"c" * 60]}
-    # b never arrived, so the broker refuses c: only then is the gap proven.
+    # b never arrived, so the broker rejects c: only then is the gap proven.
     serve(rig, broker)
     assert sequences.state is SequenceState.BROKEN
     rig.pass_time(0.3)
@@ -197,7 +197,7 @@ def test_where_the_broker_forgot_us_only_batches_in_doubt_fail() -> None:
     rig.step()
     sent = rig.take_request()
     broker.produce(sent.message())
-    rig.lose(sent)  # written, and the answer lost
+    rig.lose(sent)  # written, and the response lost
     never_sent = rig.send(b"c" * 60)
     rig.pass_time(0.3)
     serve(rig, broker, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -234,7 +234,7 @@ def test_too_large_batches_are_split_in_order() -> None:
     assert queue_of(rig).batch_limit < 2000
 
 
-def test_a_single_record_too_large_fails_alone_and_says_how_large() -> None:
+def test_a_single_record_too_large_fails_alone_and_its_error_has_the_size() -> None:
     rig, broker = Rig(), ModelBroker()
     broker.log("t", 0).max_batch_bytes = 300
     large = rig.send(b"x" * 500)
@@ -267,7 +267,7 @@ def test_record_errors_name_the_bad_records() -> None:
     assert "1 other records of the same batch were refused" in str(errors[0])
 
 
-def test_an_answer_that_leaves_a_partition_out_is_doubted_and_retried() -> None:
+def test_a_response_that_leaves_a_partition_out_is_doubted_and_retried() -> None:
     rig, broker = Rig(), ModelBroker()
     delivery = rig.send(b"v")
     rig.step()
@@ -290,9 +290,9 @@ def test_corrupt_batches_are_sent_again_with_the_same_bytes() -> None:
     assert again == first
 
 
-def test_giving_up_tells_everybody_where_their_record_is() -> None:
+def test_give_up_reports_whether_each_record_may_be_written() -> None:
     rig = Rig(batch_size=100)
-    under_way = rig.send(b"a" * 60)
+    in_flight = rig.send(b"a" * 60)
     rig.step()
     rig.network.pending[0].message()
     waiting = rig.send(b"b" * 60)
@@ -300,7 +300,7 @@ def test_giving_up_tells_everybody_where_their_record_is() -> None:
     rig.accumulator.seal_all()
     for batch in [*queue.outstanding, *queue.sealed]:
         rig.response_handler.give_up(batch, ClientClosed("bye"))
-    first, second = under_way.exception(), waiting.exception()
+    first, second = in_flight.exception(), waiting.exception()
     assert isinstance(first, ClientClosed) and first.maybe_written is True
     assert isinstance(second, ClientClosed) and second.maybe_written is False
     rig.lose(rig.take_request())

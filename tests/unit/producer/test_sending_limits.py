@@ -1,4 +1,4 @@
-"""What is told of batches, and what very many of them may take: time, memory, lines of the log."""
+"""Reports about batches, and the limits for very many of them: time, memory, log lines."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_records_join_a_batch_that_lingered_as_long_as_it_cannot_go() -> None:
 
 
 def test_a_batch_that_cannot_go_takes_records_for_a_second_only() -> None:
-    """Those that join late have a little less time, so it must stay a little."""
+    """Records that join late have slightly less time, so the difference must stay small."""
     rig = Rig(linger=0.01)
     rig.network.blocked.add(1)
     for _ in range(30):
@@ -110,7 +110,7 @@ def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -
     assert rig.accumulator.earliest_due() == pytest.approx(rig.clock.now() + 0.01)
 
 
-def test_very_many_records_whose_time_is_over_are_given_up_in_several_steps() -> None:
+def test_very_many_expired_records_fail_in_several_steps() -> None:
     rig = Rig(200, delivery_timeout=5.0, linger=1.0)
     rig.network.blocked.add(1)
     deliveries = [rig.send(b"x", partition=i % 200) for i in range(20_000)]
@@ -134,11 +134,11 @@ def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> No
         rig.step()
         counts.append(sum(len(values(sent.message())) for sent in rig.network.pending))
         rig.network.pending.clear()
-    # The second broker's turn is in the second step, whatever the first one has left.
+    # The second broker is served in the second step, whatever the first one has left.
     assert counts == [250, 10 + 250, 250, 250]
 
 
-def test_brokers_take_turns_where_a_step_is_not_enough_for_all() -> None:
+def test_brokers_alternate_where_a_step_is_not_enough_for_all() -> None:
     leaders = [1] * 250 + [2] * 250 + [3] * 250
     rig, broker = Rig(topics={"t": leaders}), ModelBroker()
     sent: Counter[int] = Counter()
@@ -157,10 +157,10 @@ def test_brokers_take_turns_where_a_step_is_not_enough_for_all() -> None:
     assert sent == {1: 5000, 2: 5000, 3: 5000}
 
 
-def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
+def test_with_very_many_lingered_batches_in_flight_the_next_ones_fill() -> None:
     rig, broker = Rig(topics={"t": [1] * 600 + [2]}, linger=0.01, batch_size=2000), ModelBroker()
 
-    def under_way(node_id: int) -> list[int]:
+    def in_flight(node_id: int) -> list[int]:
         pending = [sent for sent in rig.network.pending if sent.node_id == node_id]
         return [len(values(sent.message())) for sent in pending]
 
@@ -168,13 +168,13 @@ def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
         for index in range(601):
             rig.send(value, partition=index)
         rig.pass_time(0.02)
-    assert under_way(1) == [250]
-    assert under_way(2) == [1]  # another broker has nothing to do with that
+    assert in_flight(1) == [250]
+    assert in_flight(2) == [1]  # another broker has nothing to do with that
     full = 599
     for _ in range(20):
         rig.send(b"z" * 100, partition=full)
     rig.pass_time(0.02)
-    assert under_way(1) == [250, 1]
+    assert in_flight(1) == [250, 1]
     while rig.network.pending:
         serve(rig, broker)
         rig.step()
@@ -214,7 +214,7 @@ def test_a_partition_whose_numbering_broke_goes_on_beside_one_that_is_always_bus
     assert lost.done()
 
 
-def test_one_answer_settles_so_many_records_at_most() -> None:
+def test_one_response_settles_a_limited_number_of_records() -> None:
     rig, broker = Rig(12, linger=0.01), ModelBroker()
     for index in range(12):
         for _ in range(1500):
@@ -238,7 +238,7 @@ def test_very_many_small_batches_count_against_memory() -> None:
         for index in range(2000):
             rig.send(b"x", partition=index)
             taken += 1
-    assert 600 < taken < 900  # 1.25 MB by their upkeep
+    assert 600 < taken < 900  # 1.25 MB by their overhead
     rig.network.blocked.clear()
     broker = ModelBroker()
     rig.pass_time(2.0)

@@ -1,4 +1,4 @@
-"""Partitioner, due list, flush tally, verdicts, serializing, the shut door to transactions."""
+"""Partitioner, deadline queue, flush tally, actions, serializing, refusal of transactions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_custom_partitioner_outside_of_the_topic_is_named(answer: object) -> N
         Rig(3, partitioner=Fixed(answer)).send(b"v").result()
 
 
-# Due lists.
+# Deadline queues.
 
 
 def test_due_items_come_by_time() -> None:
@@ -218,36 +218,36 @@ def test_tallies_add_up() -> None:
     assert (one.count, len(one.errors)) == (3, 2)
 
 
-def test_a_wait_tells_when_something_settles() -> None:
-    wait, told = FlushWait(urgent=True), []
+def test_a_wait_notifies_when_something_settles() -> None:
+    wait, notified = FlushWait(urgent=True), []
     wait.pending = 2
-    wait.notify = lambda: told.append(wait.pending)
+    wait.notify = lambda: notified.append(wait.pending)
     wait.settled(10)
     wait.failed(3, KafkaError("no"))
-    assert told == [1, 0]
+    assert notified == [1, 0]
     assert (wait.delivered, wait.tally.count) == (10, 3)
 
 
-def test_a_wait_tells_once_that_little_is_unsent() -> None:
-    wait, told = FlushWait(urgent=False), []
+def test_a_wait_notifies_once_that_little_is_unsent() -> None:
+    wait, notified = FlushWait(urgent=False), []
     wait.unsent = 100
     wait.left(10)
-    wait.when_few_unsent(50, lambda: told.append(wait.unsent))
+    wait.when_few_unsent(50, lambda: notified.append(wait.unsent))
     wait.left(30)
-    assert told == []
+    assert notified == []
     wait.left(20)
     wait.left(20)
-    assert told == [40]
+    assert notified == [40]
 
 
-# Verdicts.
+# Actions.
 
 
 def verdict(code: int, *, count: int = 5, first: bool = True, start: bool = True) -> ResponseAction:
     return action_for(code, count, first=first, numbered=True, log_start_known=start)
 
 
-def test_every_code_of_the_table_has_a_verdict() -> None:
+def test_every_code_of_the_table_has_an_action() -> None:
     assert all(isinstance(verdict(code), ResponseAction) for code in TABLE)
 
 
@@ -277,7 +277,7 @@ def test_every_code_of_the_table_has_a_verdict() -> None:
         (12345, ResponseAction.REJECT),
     ],
 )
-def test_verdicts(code: int, expected: ResponseAction) -> None:
+def test_actions(code: int, expected: ResponseAction) -> None:
     assert verdict(code) is expected
 
 
@@ -293,7 +293,7 @@ def test_a_single_record_cannot_be_split() -> None:
         ErrorCode.INVALID_PRODUCER_EPOCH,
     ],
 )
-def test_a_batch_that_is_not_the_first_only_waits_its_turn(code: int) -> None:
+def test_a_batch_that_is_not_the_first_is_only_retried(code: int) -> None:
     assert verdict(code, first=False) is ResponseAction.RETRY
 
 
@@ -322,7 +322,7 @@ def test_what_may_have_been_written() -> None:
     assert not may_be_written(ErrorCode.MESSAGE_TOO_LARGE, acks_all=True)
 
 
-def test_which_answers_ask_for_fresh_metadata() -> None:
+def test_which_errors_request_a_metadata_update() -> None:
     assert wants_metadata(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert wants_metadata(ErrorCode.UNKNOWN_TOPIC_ID)
     assert not wants_metadata(ErrorCode.MESSAGE_TOO_LARGE)
@@ -371,7 +371,7 @@ def test_a_failing_serializer_is_the_cause() -> None:
         ),
     ],
 )
-def test_what_a_ready_made_serializer_refuses_is_said_to_be_key_or_value(
+def test_what_a_ready_made_serializer_rejects_is_named_as_key_or_value(
     role: str, write: Any, refused: object, words: str
 ) -> None:
     with pytest.raises(SerializationFailed) as caught:
@@ -435,14 +435,14 @@ def test_bad_headers_are_refused(headers: object) -> None:
         ({"a": b"1"}.keys(), "a str"),
     ],
 )
-def test_headers_that_are_no_pairs_are_told_so(headers: object, shown: str) -> None:
+def test_headers_that_are_no_pairs_are_named(headers: object, shown: str) -> None:
     words = rf"\(name, value\) pair is expected, not {shown}"
     with pytest.raises(SerializationFailed, match=words):
         plain_headers("t", headers)
 
 
 @pytest.mark.parametrize("value", [[b"a", b"b"], (b"k", b"v"), Outgoing(b"v")])
-def test_several_values_for_one_record_are_told_of_send_many(value: object) -> None:
+def test_several_values_for_one_record_get_a_hint_about_send_many(value: object) -> None:
     with pytest.raises(SerializationFailed, match="send_many"):
         plain_bytes("t", "value", value)
 

@@ -1,4 +1,4 @@
-"""Memory of settled batches is used again for new ones, never while anybody looks at it."""
+"""Memory of settled batches is reused for new ones, never while a view of it exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ compiled = IMPLEMENTATION == "cython"
 
 
 def fill(rig: Rig, number: int, partition: int = 0) -> list[bytes]:
-    """A bit more than a full batch's worth of values."""
+    """Send slightly more than a full batch of values."""
     sent = [b"%06d-%03d-%s" % (number, i, b"v" * 100) for i in range(SIZE // 110)]
     for value in sent:
         rig.send(value, partition=partition)
@@ -26,7 +26,7 @@ def fill(rig: Rig, number: int, partition: int = 0) -> list[bytes]:
 
 
 def served(rig: Rig, broker: ModelBroker, look: float = 0.0) -> list[memoryview]:
-    """Answer all requests; the records of that share of batches which somebody still looks at."""
+    """Respond to all requests; return views of the records of a share ``look`` of the batches."""
     looked_at = []
     rig.step()
     while rig.network.pending:
@@ -65,7 +65,7 @@ def test_a_partition_with_few_records_does_not_get_any() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_sees_what_is_written_later(seed: int) -> None:
+def test_a_view_never_shows_later_writes(seed: int) -> None:
     rng = random.Random(seed)
     rig, broker = Rig(3, batch_size=SIZE, linger=1.0), ModelBroker()
     expected: dict[int, list[bytes]] = {}

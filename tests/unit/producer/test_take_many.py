@@ -1,4 +1,4 @@
-"""``RecordAppender.take_many`` beside a plain budget of which records it may take."""
+"""``RecordAppender.take_many`` compared with a plain model of which records it may take."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Scene:
         self.sticky = StickyPartitioner(self.switch, random.Random(1), lambda _: 0)
         self.sticky.move([0], 1)
         self.builder = BatchBuilder(self.room)
-        nobody: Any = None
-        self.batch = ProducerBatch(nobody, self.builder, BatchOutcome(nobody, "t", 0), 0.0, 1.0)
+        no_queue: Any = None
+        self.batch = ProducerBatch(no_queue, self.builder, BatchOutcome(no_queue, "t", 0), 0.0, 1.0)
         self.batch.watcher = self.watcher
         self.topic_state = TopicState(self.sticky)
         self.topic_state.count = 1
@@ -63,7 +63,7 @@ class Scene:
 
 
 def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
-    """What is to come of ``given``: how many, what is left over, bytes of memory, and the batch."""
+    """Return the expected result for ``given``: count, record left over, memory, and the batch."""
     twin = BatchBuilder(scene.room)
     used, left = 0, scene.switch
     for at, record in enumerate(given):
@@ -118,7 +118,7 @@ def test_each_bound_holds_to_the_record(
 
 
 def begun() -> Scene:
-    """One whose batch has a record."""
+    """Return a scene whose batch has a record."""
     scene = Scene()
     assert scene.take(iter([b"first"])) == (1, END)
     return scene
@@ -129,13 +129,13 @@ def takes_nothing(scene: Scene) -> bool:
     return scene.take(iter([b"a", b"b"])) == (0, b"a") and scene.builder.record_count == before
 
 
-def test_it_takes_nothing_while_somebody_waits() -> None:
+def test_it_takes_nothing_while_records_wait() -> None:
     scene = begun()
     scene.budget.waiting = 1
     assert takes_nothing(scene)
 
 
-def test_a_batch_that_somebody_else_watches_takes_nothing() -> None:
+def test_a_batch_that_another_call_watches_takes_nothing() -> None:
     scene = begun()
     scene.batch.watcher = None
     assert takes_nothing(scene)

@@ -1,4 +1,4 @@
-"""When a loop that writes lets others run."""
+"""When a loop that writes yields to the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KIB = 1024
 
 
 class Scene:
-    """A turn of one second, on a clock that stands still unless it is moved."""
+    """A yield timer of one second, on a clock that stands still unless the test moves it."""
 
     def __init__(self, per_turn: int = 4) -> None:
         self.now = 100.0
@@ -22,7 +22,7 @@ class Scene:
         self.budget.sealed += batches
 
 
-def test_a_turn_is_due_when_four_batches_were_sealed() -> None:
+def test_a_yield_is_due_when_four_batches_were_sealed() -> None:
     scene = Scene()
     scene.seal(3)
     assert not scene.turn.due()
@@ -30,7 +30,7 @@ def test_a_turn_is_due_when_four_batches_were_sealed() -> None:
     assert scene.turn.due()
 
 
-def test_batches_that_were_sealed_before_the_last_turn_do_not_count() -> None:
+def test_batches_that_were_sealed_before_the_last_yield_do_not_count() -> None:
     scene = Scene()
     scene.seal(9)
     scene.turn.note()
@@ -39,7 +39,7 @@ def test_batches_that_were_sealed_before_the_last_turn_do_not_count() -> None:
     assert not scene.turn.due()
 
 
-def test_those_that_are_sealed_while_it_is_taken_count_for_the_next() -> None:
+def test_batches_that_are_sealed_during_a_yield_count_for_the_next() -> None:
     scene = Scene()
     scene.seal(4)
     scene.turn.note()
@@ -58,7 +58,7 @@ def test_those_that_are_sealed_while_it_is_taken_count_for_the_next() -> None:
         (2 * KIB * KIB, KIB * KIB, 1),
     ],
 )
-def test_batches_of_a_turn_fit_into_a_request(
+def test_batches_between_two_yields_fit_into_a_request(
     batch_size: int, max_request_size: int, batches: int
 ) -> None:
     producer: kclient.Producer = kclient.Producer(
@@ -67,14 +67,14 @@ def test_batches_of_a_turn_fit_into_a_request(
     assert producer._accumulator.budget.per_turn == batches
 
 
-def test_a_turn_is_due_for_each_batch_where_one_fills_a_request() -> None:
+def test_a_yield_is_due_for_each_batch_where_one_fills_a_request() -> None:
     scene = Scene(per_turn=1)
     assert not scene.turn.due()
     scene.seal(1)
     assert scene.turn.due()
 
 
-def test_a_turn_is_due_for_each_batch_where_memory_gets_scarce() -> None:
+def test_a_yield_is_due_for_each_batch_where_memory_gets_scarce() -> None:
     scene = Scene()
     scene.budget.used = (1 << 19) + 1
     assert not scene.turn.due()
@@ -84,7 +84,7 @@ def test_a_turn_is_due_for_each_batch_where_memory_gets_scarce() -> None:
     assert not scene.turn.due()
 
 
-def test_a_turn_is_due_after_its_length_whatever_was_sealed() -> None:
+def test_a_yield_is_due_after_its_interval_whatever_was_sealed() -> None:
     scene = Scene()
     scene.now += 0.999
     assert not scene.turn.due()

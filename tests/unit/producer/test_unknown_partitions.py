@@ -1,4 +1,4 @@
-"""Records for partitions that their topics don't have, or not yet, or not any more: they wait."""
+"""Records for partitions that their topics don't have, not yet or not any more: they wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMER, LATTER, THIRD = b"a" * 16, b"b" * 16, b"c" * 16
 
 
 def tell(rig: Rig, partitions: int, topic_id: bytes = bytes(16)) -> None:
-    """Brokers say that topic t has so many partitions."""
+    """Have brokers report ``partitions`` partitions of topic t."""
     topic = make_topic("t", [1] * partitions, topic_id=topic_id)
     rig.metadata.publish_topic(topic)
     rig.step()
@@ -49,11 +49,11 @@ def test_a_deadline_that_comes_before_is_kept() -> None:
 
 def test_without_any_limit_enqueue_waits_ten_seconds_for_a_partition() -> None:
     rig = Rig(2, max_block=None)
-    parked = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
+    waiting = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
     rig.pass_time(9.9)
-    assert parked.error is None
+    assert waiting.error is None
     rig.pass_time(0.2)
-    assert isinstance(parked.error, MetadataTimedOut) and "within 10 s" in str(parked.error)
+    assert isinstance(waiting.error, MetadataTimedOut) and "within 10 s" in str(waiting.error)
 
 
 def test_a_partition_that_came_leaves_its_record_all_of_delivery_timeout() -> None:
@@ -70,11 +70,11 @@ def test_a_partition_that_came_leaves_its_record_all_of_delivery_timeout() -> No
 
 def test_enqueue_waits_for_a_partition_for_max_block() -> None:
     rig = Rig(2, max_block=3.0)
-    parked = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
+    waiting = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
     rig.pass_time(2.9)
-    assert parked.error is None
+    assert waiting.error is None
     rig.pass_time(0.2)
-    assert isinstance(parked.error, MetadataTimedOut) and "max_block=3 s" in str(parked.error)
+    assert isinstance(waiting.error, MetadataTimedOut) and "max_block=3 s" in str(waiting.error)
 
 
 def test_a_record_that_waited_for_its_topic_waits_on_for_its_partition() -> None:
@@ -89,7 +89,7 @@ def test_a_record_that_waited_for_its_topic_waits_on_for_its_partition() -> None
         delivery.result()
 
 
-def test_who_waits_for_a_partition_holds_up_nobody_else() -> None:
+def test_records_that_wait_for_a_partition_do_not_block_others() -> None:
     rig = Rig(2)
     rig.send(b"v", partition=2)
     others = [rig.send(b"v", partition=1), rig.send(b"v"), rig.send(b"v", key=b"k")]
@@ -109,7 +109,7 @@ def test_records_for_a_new_partition_go_there_in_their_order() -> None:
     assert rig.accumulator.budget.waiting == 0 and rig.admission.waiting_records.claimed == 0
 
 
-def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
+def test_a_cancelled_record_leaves_the_queue_for_its_partition() -> None:
     rig = Rig(2)
     deliveries = [rig.send(b"%d" % number, partition=2) for number in range(2)]
     assert deliveries[0].cancel()
@@ -127,11 +127,11 @@ def test_a_partition_that_was_just_added_is_found() -> None:
     assert delivery.partition == 2 and not isinstance(delivery._outcome, WaitingRecord)
 
 
-# Topics that were created again with fewer partitions
+# Topics that were recreated with fewer partitions
 
 
 def deleted() -> tuple[Rig, Delivery]:
-    """A record in a batch of a partition that isn't there since its topic was created again."""
+    """Return a record in a batch of a partition that is missing since its topic was recreated."""
     rig = Rig(3, delivery_timeout=30.0)
     tell(rig, 3, FORMER)
     rig.network.blocked.add(1)
@@ -143,14 +143,14 @@ def deleted() -> tuple[Rig, Delivery]:
 
 def test_what_waits_for_a_deleted_partition_fails_at_its_deadline_without_doubt() -> None:
     rig, batched = deleted()
-    parked = rig.send(b"w", partition=2)
+    waiting = rig.send(b"w", partition=2)
     rig.pass_time(29.9)
     assert not batched.done()
     rig.pass_time(0.2)
     error = batched.exception()
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
     assert error.topic_partition == ("t", 2) and "the partition has no leader" in str(error)
-    assert isinstance(parked.exception(), MetadataTimedOut)
+    assert isinstance(waiting.exception(), MetadataTimedOut)
     assert queue_of(rig, 2).idle and not rig.accumulator.budget.used and not rig.accumulator.busy
 
 

@@ -1,6 +1,6 @@
-"""Inflates one hostile payload in a process of its own and prints what that took; see test_bombs.
+"""Inflates one hostile payload in a process of its own and prints its cost; see test_bombs.
 
-Run as ``python -m tests.unit.record.bomb CODEC KIND``. The last line says the error's name, the
+Run as ``python -m tests.unit.record.bomb CODEC KIND``. The last line has the error's name, the
 seconds it took, and by how many bytes the process grew at its largest.
 """
 
@@ -91,15 +91,15 @@ def main(codec: str, kind: str) -> None:
     struct.pack_into(">h", data, 21, Compression[codec])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.process_time()
-    said = "nothing"
+    outcome = "nothing"
     (batch,) = read_batches(memoryview(data))
     try:
         batch.inflate(DEFAULT_CAP)
     except CorruptRecord as error:
-        said = type(error).__name__
+        outcome = type(error).__name__
     seconds = time.process_time() - begun
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    sys.stdout.write(f"{said} {seconds:.3f} {grown}\n")
+    sys.stdout.write(f"{outcome} {seconds:.3f} {grown}\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Batches as real brokers keep them: the seeds of golden and fuzz tests.
+"""Batches as stored by real brokers: the seeds of golden and fuzz tests.
 
 The five ``RECORDS`` were written by librdkafka 2.16 (confluent-kafka) to Apache Kafka 4.3.0 and
-1.0.2, and the bytes taken from the broker's log segments, which is what a fetch returns. Topics
+1.0.2, and the bytes copied from the broker's log segments, which a fetch returns unchanged. Topics
 named v0 and v1 had ``message.format.version`` 0.9.0 and 0.10.2: there the 1.0.2 broker itself
 wrote (and compressed) the old formats.
 """

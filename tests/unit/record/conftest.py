@@ -1,7 +1,7 @@
-"""The fixture ``build``: each test that takes it runs on both builds of the record codec.
+"""The fixture ``build``: each test that uses it runs on both builds of the record codec.
 
-A compiled build that is missing fails the test; only ``KCLIENT_PURE=1`` in the environment, which
-asks for the pure one, leaves it out.
+A missing compiled build fails the test; only ``KCLIENT_PURE=1`` in the environment, which selects
+the pure one, leaves it out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BUILDS = ("pure",) if os.environ.get("KCLIENT_PURE", "") not in ("", "0") else (
 
 @pytest.fixture(params=BUILDS)
 def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Implementation:
-    """One build, put in place of the one in use."""
+    """One build, which replaces the one in use."""
     chosen = load(request.param)
     for module in (record_batch, reader, columnar, arrow_source):
         monkeypatch.setattr(module, "codec", chosen)

@@ -1,4 +1,4 @@
-"""Arrow columns become the very bytes that appending record by record gives, in both builds."""
+"""Arrow columns are encoded to the same bytes as records appended one by one, in both builds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEXTS = {
 Rows = list[dict[str, Any]]
 
 
-def test_run_ends_are_decoded_where_nobody_has_loaded_the_compute_module(
+def test_run_ends_are_decoded_where_the_compute_module_is_not_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     column = encoded([b"a", b"a", b"b"], LAYOUTS["run_end"])
@@ -51,7 +51,7 @@ def test_run_ends_are_decoded_where_nobody_has_loaded_the_compute_module(
 
 
 def encoded(values: list[Any], kind: Any) -> Any:
-    """An array, also of types that pyarrow can't make out of objects."""
+    """Return an array, also of types that pyarrow can't create from objects."""
     if isinstance(kind, pa.RunEndEncodedType):
         return pa.compute.run_end_encode(pa.array(values, kind.value_type), kind.run_end_type)
     return pa.array(values, kind)
@@ -71,7 +71,7 @@ def batches_of(source: ArrowSource, build: Implementation, limit: int = 400) -> 
 
 
 def appended(rows: Rows, build: Implementation, limit: int = 400) -> list[bytes]:
-    """The same by way of ``append``."""
+    """The same with ``append``."""
     done: list[Any] = []
     builder = build.BatchBuilder(limit)
     for row in rows:
@@ -99,7 +99,7 @@ record = st.fixed_dictionaries(
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Any, Rows]:
-    """A table in chunks and slices, and what its rows are."""
+    """A table in chunks and slices, and its rows."""
     rows = draw(st.lists(record, max_size=30))
     before, behind = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     filler = {"key": b"?", "value": b"filler", "headers": None, "timestamp": 1}
@@ -218,7 +218,7 @@ def targets_of(table: Any, partitions: int) -> list[int]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_partitions_by_column_by_key_and_by_nobody(build: Implementation, layout: str) -> None:
+def test_partitions_by_column_by_key_and_unassigned(build: Implementation, layout: str) -> None:
     keys = [b"", b"k", None, b"foobar", b"\xff" * 7, None]
     table = pa.table(
         {
@@ -243,14 +243,14 @@ def test_route_stays_within_the_targets(build: Implementation) -> None:
         rows.route(array("i", [0] * 9), -1, 3, 4)
 
 
-def test_routing_ends_where_it_is_told_and_early_with_much_to_hash(build: Implementation) -> None:
+def test_routing_ends_at_last_and_early_with_much_to_hash(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v"] * 9, "key": [b"k" * 3_000_000] * 9}))
     ((_, rows),) = source.slices(source.batches[0])
     targets = array("i", [99] * 9)
     assert rows.route(targets, 3, 4, 7) == 4
     assert [target == 99 for target in targets] == [True] * 3 + [False] + [True] * 5
     assert rows.route(targets, 5, 5, 7) == 5
-    # A row at least, however long its key.
+    # At least one row, however long its key.
     assert 0 < (first := rows.route(targets, 0, 9, 7)) <= 2
     assert first < rows.route(targets, first, 9, 7) <= first + 2
 
@@ -325,7 +325,7 @@ def test_a_time_that_overflows_milliseconds_is_refused(build: Implementation) ->
     assert faults_of(table) == [(0, BAD_TIMESTAMP), (1, BAD_TIMESTAMP), (2, BAD_TIMESTAMP)]
 
 
-def test_the_highest_partition_and_who_goes_beyond(build: Implementation) -> None:
+def test_the_highest_partition_and_rows_beyond_the_count(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v"] * 4, "partition": [3, None, 8, 0]}))
     ((_, rows),) = source.slices(source.batches[0])
     assert rows.check(0, 4, 1000, 10) == (0, [], 8)
@@ -338,7 +338,7 @@ def test_the_highest_partition_and_who_goes_beyond(build: Implementation) -> Non
             rows.check(first, last, 1000, 10)
 
 
-def test_no_more_is_told_than_wanted(build: Implementation) -> None:
+def test_no_more_faults_are_reported_than_wanted(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v" * 9] * 50}))
     ((_, rows),) = source.slices(source.batches[0])
     assert rows.check(0, 50, 10, 3) == (50, [(0, TOO_LARGE), (1, TOO_LARGE), (2, TOO_LARGE)], -1)
@@ -402,11 +402,11 @@ def test_a_row_as_objects(build: Implementation) -> None:
     assert rows.key(1) == b"k"
 
 
-# What is refused
+# Rejected data
 
 
 class Streaming:
-    """Another library's table: it has nothing but the PyCapsule interface."""
+    """Another library's table, with only the PyCapsule interface."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -491,7 +491,7 @@ def test_a_wrong_type_is_named_with_those_allowed(name: str, kind: Any, error: A
 
 @pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()], ids=str)
 def test_dictionaries_of_views_as_polars_has_them(build: Implementation, view: Any) -> None:
-    """Its Categorical and Enum columns; pyarrow itself can't decode them."""
+    """The type of polars' Categorical and Enum columns; pyarrow itself can't decode them."""
     column = pa.DictionaryArray.from_arrays(
         pa.array([1, 0, None, 1, 2], pa.uint32()), pa.array([b"EWR", b"JFK", None]).cast(view)
     )
@@ -544,14 +544,14 @@ def test_a_column_that_pyarrow_can_not_decode_is_named(name: str, values: Any, e
         list(source.slices(source.batches[0]))
 
 
-def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(InvalidConfig, match=r"kclient\[arrow\]"):
         ArrowSource(object())
 
 
 def test_slices_of_what_must_be_cast_stay_small(build: Implementation) -> None:
-    """A dictionary is small, however much it stands for."""
+    """A dictionary is small, however large its decoded values are."""
     large = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), [b"x" * 100_000])
     source = ArrowSource(pa.table({"value": large}))
     sizes = [rows.count for _, rows in source.slices(source.batches[0])]

@@ -1,4 +1,4 @@
-"""BatchBuilder: records in, one v2 batch out, as often as it is asked for."""
+"""BatchBuilder: records in, one v2 batch out, as often as it is encoded."""
 
 from __future__ import annotations
 
@@ -235,14 +235,14 @@ def test_split_leaves_a_record_over_the_limit_alone(build: Implementation) -> No
 
 
 def room_of(builder: Any) -> int:
-    """Bytes of the buffer that its records lie in."""
+    """Return the size of the buffer that holds its records."""
     _, body = builder.parts()
     return len(body.obj)
 
 
 @pytest.mark.parametrize("count", [1, 100, 1000])
 @pytest.mark.parametrize("expected", [0, 60_000])
-def test_room_for_records_that_did_not_come_is_given_back(
+def test_memory_for_records_that_did_not_come_is_freed(
     build: Implementation, count: int, expected: int
 ) -> None:
     builder, twin = (filled(build, count, expected=expected) for _ in range(2))
@@ -253,11 +253,11 @@ def test_room_for_records_that_did_not_come_is_given_back(
     assert builder.record_count == count
 
 
-def test_room_is_given_back_when_a_batch_is_sealed() -> None:
+def test_memory_is_freed_when_a_batch_is_sealed() -> None:
     nothing: Any = None
     build = codec  # a batch has a builder of its own build
     builder = filled(build, 100, expected=60_000)
-    if build.name == "cython":  # the other never takes more than it needs
+    if build.name == "cython":  # the pure build never allocates more than it needs
         assert room_of(filled(build, 100, expected=60_000)) == 60_000
     ProducerBatch(nothing, builder, BatchOutcome(nothing, "t", 0), 0.0, 1.0).seal()
     assert room_of(builder) == builder.size_bytes - 61
@@ -270,7 +270,7 @@ def test_memory_of_a_batch_that_is_over_serves_another(build: Implementation) ->
     if memory is not None:
         assert over.append(NOW, None, b"late", None) == -1
     again = build.BatchBuilder(1 << 20, memory=memory)
-    for number in range(3000):  # more than there is room for in what it was given
+    for number in range(3000):  # more than fit into the memory that it was given
         again.append(NOW + number, None, b"other%d" % number, None)
     fresh = build.BatchBuilder(1 << 20)
     for number in range(3000):
@@ -291,7 +291,7 @@ def test_the_memory_of_a_full_batch_fits_the_next_whatever_was_expected(
     assert {sys.getsizeof(memory) for memory in left} == {sys.getsizeof(wanted)}
 
 
-def test_memory_that_somebody_looks_at_is_not_given_back(build: Implementation) -> None:
+def test_memory_with_a_view_is_not_given_back(build: Implementation) -> None:
     builder = filled(build, 300)
     wanted = builder.encode()
     head, body = builder.parts()

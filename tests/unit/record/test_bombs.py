@@ -14,7 +14,7 @@ from tests.unit.record.bomb import PAYLOADS
 
 PROJECT = Path(__file__).parents[3]
 ALLOWANCE = 32 * 1024 * 1024
-"""What may come on top of the cap."""
+"""Bytes of growth that are allowed in addition to the cap."""
 MOST_SECONDS = 2.0
 
 
@@ -29,7 +29,7 @@ def test_memory_stays_at_the_cap(codec: str, kind: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said, seconds, grown = done.stdout.split()
-    assert said == "DecompressionFailed"
+    outcome, seconds, grown = done.stdout.split()
+    assert outcome == "DecompressionFailed"
     assert int(grown) <= DEFAULT_CAP + ALLOWANCE
     assert float(seconds) <= MOST_SECONDS

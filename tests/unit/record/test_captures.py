@@ -1,4 +1,4 @@
-"""What real brokers stored is read as it was written, in both builds."""
+"""Batches stored by real brokers are read as they were written, in both builds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def rows_of(name: str) -> list[Any]:
 
 
 def codec_of(name: str) -> Compression:
-    words = [codec for codec in Compression if codec.name.lower() in name.split("-")]
-    return Compression.LZ4 if name == "v1-append" else (*words, Compression.NONE)[0]
+    codecs = [codec for codec in Compression if codec.name.lower() in name.split("-")]
+    return Compression.LZ4 if name == "v1-append" else (*codecs, Compression.NONE)[0]
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -53,7 +53,7 @@ def test_timestamps_are_those_of_the_format(build: Implementation, name: str) ->
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_batches_say_what_they_are(build: Implementation, name: str) -> None:
+def test_batches_have_their_properties(build: Implementation, name: str) -> None:
     batches = list(read_batches(ALL[name]))
     assert {batch.magic for batch in batches} == {int(name[1])}
     assert {batch.codec for batch in batches} == {codec_of(name)}

@@ -1,4 +1,4 @@
-"""Columns: what Arrow gets is what Record objects would have said, and nothing is left behind."""
+"""Columns: Arrow data equals the Record objects of the same batches, and all memory is released."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def record_rows(data: bytes, **options: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_columns_say_what_records_say(build: Implementation, codec: Compression) -> None:
+def test_columns_equal_records(build: Implementation, codec: Compression) -> None:
     data = batch_bytes(build, 700, codec=codec) + batch_bytes(build, 9, codec=codec, seed=2)
     assert as_rows(columns_of(data)) == record_rows(data)
 
@@ -138,7 +138,7 @@ def test_a_batch_in_portions_and_a_builder_used_again(build: Implementation) -> 
     assert builder.add(batch, "flights", 3) == 0
 
 
-def test_room_that_was_expected_and_not_needed_is_given_up(build: Implementation) -> None:
+def test_space_that_was_expected_and_not_needed_is_freed(build: Implementation) -> None:
     store = build.ColumnStore(10_000, 1 << 20, 1 << 22)
     for number in range(40):
         store.append(number, NOW, b"key", b"v" * 100, (("a", b"1"),))
@@ -156,18 +156,16 @@ def test_room_that_was_expected_and_not_needed_is_given_up(build: Implementation
     assert list(store.offsets[:41]) == list(range(41))
 
 
-def test_room_that_is_expected_is_there_once_a_part_of_it_is_needed(build: Implementation) -> None:
+def test_expected_space_is_allocated_once_a_part_of_it_is_needed(build: Implementation) -> None:
     store = build.ColumnStore(10_000, 1 << 20, 1 << 22)
     for number in range(400):
         store.append(number, NOW, b"k" * 100, b"v" * 400, ())
-    capacities = (len(store.offsets), len(store.keys.data), len(store.values.data))
+    sizes = (len(store.offsets), len(store.keys.data), len(store.values.data))
     expected = (10_000, 1 << 20, 1 << 22)
-    assert (capacities == expected) == (build.name == "cython"), (
-        "in Python it would have to be cleared"
-    )
+    assert (sizes == expected) == (build.name == "cython"), "in Python it would have to be cleared"
 
 
-def test_little_rows_make_no_room_for_a_giant(build: Implementation) -> None:
+def test_few_small_rows_do_not_allocate_for_a_giant(build: Implementation) -> None:
     store = build.ColumnStore(1 << 20, 1 << 26, 1 << 26)
     store.append(0, NOW, b"key", b"value", ())
     assert max(len(store.offsets), len(store.keys.data), len(store.values.data)) < 1000

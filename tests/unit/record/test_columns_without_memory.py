@@ -1,4 +1,4 @@
-"""Columns for which there is no memory: MemoryError, and what was there before stays usable."""
+"""Columns that can't be allocated: MemoryError, and earlier rows and the builder stay usable."""
 
 from __future__ import annotations
 

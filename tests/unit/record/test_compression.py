@@ -1,4 +1,4 @@
-"""The codecs: framing as Java wants it, levels, and no trust in what comes back."""
+"""The codecs: framing as Java requires it, levels, and no trust in payloads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"
 
 
 def sample(size: int) -> bytes:
-    """Bytes that compress about as records do; the same at each run."""
+    """Return bytes that compress about as well as records; the same in each run."""
     source = random.Random(size)
     words = [source.randbytes(8) for _ in range(200)]
     return b"".join(source.choices(words, k=size // 8 + 1))[:size]
 
 
 def zstd_streamed(data: bytes, level: int = 3) -> bytes:
-    """As Java's stream writes it: without the content size."""
+    """Compress as Java's stream does: without the content size."""
     stream = zstandard.ZstdCompressor(level=level).compressobj()
     return bytes(stream.compress(data) + stream.flush())
 
@@ -47,7 +47,7 @@ def test_what_was_compressed_comes_back(codec: Compression, size: int) -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
 def test_what_shrank_a_lot_is_inflated_in_few_steps(codec: Compression) -> None:
-    """Beside a busy loop a thread waits for the GIL after each of them, for 5 ms at a time."""
+    """If the loop is busy, a thread waits for the GIL after each of them, for 5 ms at a time."""
     packed = compress(codec, bytes(3 * CHUNK))
     steps = 0
 
@@ -183,7 +183,7 @@ def test_the_cap_is_not_for_what_is_not_compressed() -> None:
 def test_a_payload_cut_anywhere_is_an_error(codec: Compression, size: int) -> None:
     packed = compress(codec, sample(size))
     cuts = {0, 1, 5, 15, 16, 20, len(packed) // 2, len(packed) - 5, len(packed) - 1}
-    # No frame at all, or no block, is a whole payload of nothing; the record count tells then.
+    # No frame, or no block, is a complete empty payload; then the record count detects the cut.
     cuts.discard({Compression.ZSTD: 0, Compression.SNAPPY: 16}.get(codec, -1))
     for cut in sorted(cut for cut in cuts if cut < len(packed)):
         with pytest.raises(DecompressionFailed, match="the payload is not"):
@@ -261,7 +261,7 @@ def test_cost_grows_with_size_and_level() -> None:
     assert predicted_cost(Compression.NONE, None, 1 << 30, True) == 0.0
     for codec, level in ((Compression.GZIP, 9), (Compression.LZ4, 9), (Compression.ZSTD, 19)):
         assert predicted_cost(codec, level, 1000, True) > predicted_cost(codec, None, 1000, True)
-    # What design and measurements say: inline for lz4, snappy and zstd 3 of a usual batch.
+    # By design and measurements: inline for lz4, snappy and zstd 3 of a usual batch.
     for codec in (Compression.LZ4, Compression.SNAPPY, Compression.ZSTD):
         assert predicted_cost(codec, None, 65_536, True) < 0.001
     assert predicted_cost(Compression.GZIP, None, 65_536, True) > 0.001

@@ -1,4 +1,4 @@
-"""Which build runs, and what importing it costs."""
+"""Which build is selected, and what importing it costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.record.conftest import BUILDS
 
 
 def said(code: str, **environment: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},

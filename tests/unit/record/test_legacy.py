@@ -1,4 +1,4 @@
-"""Message sets v0 and v1: what no broker writes by itself, and what is malformed."""
+"""Message sets v0 and v1: sets that no broker writes by itself, and malformed ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def message(
     timestamp: int = 1000,
     key: bytes | None = None,
 ) -> bytes:
-    """One message with its CRC."""
+    """Return one message with its CRC."""
     body = struct.pack(">bb", magic, attributes)
     if magic == 1:
         body += struct.pack(">q", timestamp)
@@ -38,7 +38,7 @@ def message(
 
 
 def wrapper(offset: int, inner: bytes, *, magic: int = 1, attributes: int = 1) -> bytes:
-    """A wrapper around ``inner``; gzip unless the attributes say something else."""
+    """Return a wrapper around ``inner``; gzip unless the attributes have another codec."""
     payload = compress(Compression(attributes & 7), inner)
     return message(offset, payload, magic=magic, attributes=attributes, timestamp=5000)
 
@@ -81,7 +81,7 @@ def test_messages_that_no_memory_could_be_had_for_come_again(
     assert [found.offset for found in batch.records("t", 0)] == [0, 1, 2, 3]
 
 
-def test_room_for_messages_in_columns_is_made_before_they_are_decoded(
+def test_space_for_messages_in_columns_is_reserved_before_they_are_decoded(
     build: Implementation,
 ) -> None:
     class NoRoom:

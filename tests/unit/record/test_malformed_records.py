@@ -1,4 +1,4 @@
-"""Payloads that are not what they should be: one typed error each, the same from both builds."""
+"""Malformed payloads: one typed error each, the same from both builds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def batch_around(payload: bytes, count: int = 1, base_timestamp: int = 0) -> bytes:
-    """A v2 batch with this payload; its CRC is 0, as nothing here looks at it."""
+    """Return a v2 batch with this payload; its CRC is 0, as it is not verified here."""
     return (
         HEADER.pack(
             5, 49 + len(payload), -1, 2, 0, 0, count + 1, base_timestamp, 0, -1, -1, -1, count
@@ -24,7 +24,7 @@ def batch_around(payload: bytes, count: int = 1, base_timestamp: int = 0) -> byt
 
 
 def failure(payload: bytes, count: int = 1, base_timestamp: int = 0) -> str:
-    """What the reader says to this payload."""
+    """Return the reader's error for this payload."""
     (batch,) = read_batches(batch_around(payload, count, base_timestamp))
     with pytest.raises(CorruptRecord) as caught:
         batch.records("t", 0)

@@ -1,4 +1,4 @@
-"""The hash that places keys and the sum that protects batches, against values of others."""
+"""The hash that places keys and the checksum of batches, against values of others."""
 
 from __future__ import annotations
 

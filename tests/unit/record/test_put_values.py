@@ -1,4 +1,4 @@
-"""Records side by side with a plain encoding of them, at the edges of every length on the wire."""
+"""Records compared with a plain encoding of them, at the edges of every length on the wire."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def body(builder: Any) -> bytes:
 
 
 def put_all(builder: Any, timestamp: int, values: list[bytes]) -> int:
-    """As ``send_many`` does: in one go what can be, the others one by one; how many there are."""
+    """Put values as ``send_many`` does: together where possible, else singly; return the count."""
     at = 0
     while at < len(values):
         rest = values[at:]
@@ -165,7 +165,7 @@ def test_a_closed_batch_takes_no_values(build: Implementation) -> None:
     assert builder.put_values(NOW, [b"v"], 1) == (0, 0)
 
 
-def test_a_first_record_above_the_limit_has_no_room_behind_it(build: Implementation) -> None:
+def test_no_record_fits_behind_a_first_one_above_the_limit(build: Implementation) -> None:
     builder = build.BatchBuilder(100)
     builder.put(NOW, None, b"v" * 5000, b"\0")
     assert builder.put_values(NOW, [b""], 1) == (0, 0)

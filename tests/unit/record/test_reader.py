@@ -1,4 +1,4 @@
-"""read_batches and Batch: windows on the bytes of a fetch, taken in portions."""
+"""read_batches and Batch: views of the bytes of a fetch, read in portions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTRIBUTES, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, BODY = 21, 23, 27,
 def encoded(
     build: Implementation, count: int, codec: Compression = Compression.NONE, base_offset: int = 0
 ) -> bytearray:
-    """A batch of ``count`` records at ``base_offset``."""
+    """Return a batch of ``count`` records at ``base_offset``."""
     builder = build.BatchBuilder(1 << 24)
     for number in range(count):
         builder.append(NOW + number, b"k%d" % number, b"v%d" % number, None)
@@ -35,7 +35,7 @@ def encoded(
 
 
 def patched(data: bytearray, at: int, layout: str, value: int) -> bytearray:
-    """``data`` with one header field replaced and the CRC made right again."""
+    """Return ``data`` with one header field replaced and the CRC corrected."""
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, CRC, crc32c(bytes(data[ATTRIBUTES:])))
     return data
@@ -46,7 +46,7 @@ def only(data: bytes | bytearray, **options: Any) -> Any:
     return batch
 
 
-def test_all_that_the_header_says(build: Implementation) -> None:
+def test_all_fields_of_the_header(build: Implementation) -> None:
     batch = only(encoded(build, 5, base_offset=1000))
     assert (batch.base_offset, batch.last_offset, batch.next_offset) == (1000, 1004, 1005)
     assert (batch.magic, batch.codec, batch.record_count) == (2, Compression.NONE, 5)
@@ -180,7 +180,7 @@ def test_records_before_the_start_are_skipped(
 
 
 def test_a_compacted_batch_keeps_its_last_offset(build: Implementation) -> None:
-    # The cleaner removes records and leaves the header's offsets: the position must move past.
+    # The cleaner removes records but keeps the header's offsets: the position must move past them.
     data = patched(encoded(build, 3, base_offset=100), LAST_DELTA, ">i", 49)
     batch = only(data)
     assert [record.offset for record in batch.records("t", 0)] == [100, 101, 102]
@@ -221,7 +221,7 @@ def test_a_record_count_that_is_not_true(build: Implementation, count: int, text
         batch.records("t", 0)
 
 
-def test_an_error_says_where_and_takes_nothing(build: Implementation) -> None:
+def test_an_error_names_the_place_and_takes_nothing(build: Implementation) -> None:
     data = encoded(build, 3, base_offset=70)
     data[-1] = 0x7E  # the count of headers of the last record
     (batch,) = read_batches(bytes(data), topic_partition=WHERE)
@@ -253,7 +253,7 @@ def test_a_marker_without_a_type(build: Implementation, key: bytes | None) -> No
         only(builder.encode()).control_types()
 
 
-def test_all_markers_of_a_control_batch_are_told_up_to_a_limit(build: Implementation) -> None:
+def test_all_markers_of_a_control_batch_are_returned_up_to_a_limit(build: Implementation) -> None:
     builder = build.BatchBuilder(control=True)
     for kind in (1, 0, 1):
         builder.append(NOW, struct.pack(">hh", 0, kind), b"\0" * 6, None)
@@ -384,7 +384,7 @@ def test_only_the_pure_build_copies_a_payload_that_is_not_compressed(
     assert (kept < len(data) // 10) == in_place
     assert batch.held_bytes == 0
     with pytest.raises(BufferError):
-        data.pop()  # in place or not, the batch still looks at it
+        data.pop()  # in place or not, the batch still has a view of it
     assert [r.value for r in batch.records("t", 0)][-1] == b"v19999"
     assert batch.held_bytes == 0
 

@@ -1,4 +1,4 @@
-"""Record: a value that never changes, the same in both builds."""
+"""Record: an immutable value, the same in both builds."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_copies_and_pickles_are_equal(build: Implementation) -> None:
 
 
 def load_current(record: Any) -> Any:
-    """The same record in the build that pickles are read into."""
+    """Return the same record in the build that pickles are read into."""
     return pickle.loads(pickle.dumps(record))
 
 
