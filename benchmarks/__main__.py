@@ -86,7 +86,7 @@ def plan_for(options: argparse.Namespace) -> Plan:
 
 
 def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], list[Run]]:
-    """All runs, and what they ran on; after an interruption what there is."""
+    """Return facts about the session and all runs; after an interruption, those made so far."""
     began = time.monotonic()
 
     def tell(text: str) -> None:
@@ -113,7 +113,7 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
 
 
 def small(options: argparse.Namespace) -> bool:
-    """Whether the session is smaller than what floors are meant for."""
+    """Whether the session is smaller than those that floors are meant for."""
     return bool(options.quick or options.records or (options.rounds or ROUNDS) < ROUNDS)
 
 
@@ -136,7 +136,7 @@ def plot(folder: Path, facts: dict[str, Any], runs: Sequence[Run]) -> None:
 
 
 def try_file(path: Path) -> None:
-    """Fail now, not after the session, if a file can't be written."""
+    """Raise OSError now, not after the session, if a file can't be written."""
     there = path.exists()
     with path.open("ab"):
         pass
@@ -145,14 +145,14 @@ def try_file(path: Path) -> None:
 
 
 def try_folder(path: Path) -> None:
-    """The same for a folder, which is made."""
+    """The same for a folder, which is created."""
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path):
         pass
 
 
 def refusal(options: argparse.Namespace) -> str | None:
-    """Why these options can't be followed, found out before anything is measured."""
+    """Return why these options can't be followed, before anything is measured; None if they can."""
     if options.tls_bootstrap and not options.bootstrap:
         return "--tls-bootstrap needs --bootstrap: a broker that is started here has its own"
     if options.ca and not options.tls_bootstrap:
@@ -180,9 +180,9 @@ def compare(paths: Sequence[Path]) -> int:
 
 
 def run_by(program: str, arguments: Sequence[str]) -> int:
-    """Let another interpreter do it, peers included; what it ends with."""
+    """Run the session with another interpreter, peers included; return its exit code."""
     try:
-        # Of two, the last one counts: it must not look for another one again.
+        # The last one of two options counts: the other interpreter must not start a third one.
         done = subprocess.run(
             [program, "-m", "benchmarks", *arguments, "--python", ""], check=False
         )
@@ -231,7 +231,7 @@ def _run(options: argparse.Namespace) -> int:
     facts, runs = measure(options, plan)
     try:
         report(facts, runs)
-    finally:  # the terminal may be gone, or a pipe closed; the runs are what took the time
+    finally:  # the terminal or a pipe may be closed; the runs, which took the time, must be saved
         if options.json:
             save(options.json, facts, runs)
     if options.plots:

@@ -1,7 +1,7 @@
 """The one broker of a session: given by address, or an Apache Kafka 4.3.0 started here.
 
 Starting needs a checkout (``tests.support.kafka`` fetches the jars and runs them with Java); an
-installed package has only ``--bootstrap``. Whatever can't be done is said in one sentence.
+installed package has only ``--bootstrap``. Errors are one sentence each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RELEASE = "4.3.0"
 
 
 class NoBroker(Exception):
-    """There is no broker to measure against; the text says what to do."""
+    """There is no broker to measure against; the text states what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def broker(bootstrap: str | None, tls_bootstrap: str | None, ca: str | None) -> 
     """The broker at an address, or one of our own that ends with the block.
 
     Raises:
-        NoBroker: None was given, and none can be started.
+        NoBroker: No address was given, and no broker can be started.
     """
     if bootstrap is not None:
         yield Address(bootstrap, tls_bootstrap, ca, "as found at --bootstrap")

@@ -1,4 +1,4 @@
-"""The cells: a base, and one factor changed at a time. What is run, with which entries.
+"""The cells: a base, and one factor changed at a time; with the entries that run in each.
 
 A cell is a workload with settings; each of its entries is run in every round. The registry is data:
 ``runner`` runs it, ``report`` and ``floors`` name cells by ``Cell.name``.
@@ -14,7 +14,7 @@ from benchmarks.entries import ENTRIES
 MIB = 1024 * 1024
 WRITTEN, READ_LONG = 300_000, 500_000
 WRITTEN_SHORT, READ_SHORT = 150_000, 200_000
-"""Records of a run where values have 100 bytes; short for cells that no floor looks at."""
+"""Records of a run with values of 100 bytes; the short amounts are for cells without a floor."""
 SEND = (
     "kclient send",
     "kclient send_many",
@@ -45,8 +45,8 @@ _SPREAD: dict[str, Any] = {
     "linger": 1.0,
     "window": 10 * MIB,
 }
-"""Held equal over numbers of partitions and topics: batches that close because they are full (about
-140 records), not because their time is up; so each record pays for the same share of a batch."""
+"""Equal for all numbers of partitions and topics: batches close because they are full (about 140
+records), not because linger is over; so each record has the same share of a batch's cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class Cell:
 
     Attributes:
         name: ``workload: factor value``; unique.
-        workload: Which kind of entry runs in it; says how topics are made and what is shown.
+        workload: The kind of entry that runs in it; decides how topics are made and what is shown.
         entries: Names of entries, in the order of the report.
         settings: Fields of ``Job`` other than the base's.
         topics: How many topics.
         amount: Records of each run, for all entries.
         records: Per entry, where the amount is part of what is measured; "" is for all others.
-        quick: Whether ``--quick`` has it.
+        quick: Whether ``--quick`` includes it.
         tls: It needs a TLS listener.
         figure: The outcome's figure that the report shows and compares.
-        scales: Whether ``--quick`` may take fewer records of those that ``records`` says.
-        rounds: At most so many unless the user says how many; for what swings little.
+        scales: Whether ``--quick`` may take fewer records than ``records`` has.
+        rounds: Maximum, unless the user gives ``--rounds``; for figures that vary little.
     """
 
     name: str
@@ -118,7 +118,7 @@ def _pair(
 def _partitions(count: int) -> list[Cell]:
     settings = _SPREAD | {"partitions": count, "keyed": True}
     name = f"{count:,} partition{'s' if count > 1 else ''}"
-    slow = 40_000 if count >= 1_000 else 60_000  # 70 us a record there: a minute for full batches
+    slow = 40_000 if count >= 1_000 else 60_000  # 70 us per record there: a minute for full batches
     out = {"": 400_000, "kclient send_many": 1_000_000, "kclient enqueue": 1_000_000}
     out["aiokafka send"] = slow
     # So that of a thousand partitions' batches few are the last ones, which aren't full.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.cluster``: what the embedded cluster costs those who test against it.
+"""``python -m benchmarks.cluster``: what the embedded cluster costs the tests that use it.
 
 Boot, processor time per record where librdkafka writes and reads, a fresh topic per test, memory
 and processor time of an idle cluster; each in processes of its own (``cluster_child.py``), medians
@@ -28,13 +28,13 @@ LIMITS = {
     "fresh_confluent_ms": 30.0,
     "idle_mb": 15.0,
 }
-"""What may be; ``cpu_us_per_record`` twice as much in the pure build."""
+"""Upper limits; twice as much for ``cpu_us_per_record`` in the pure build."""
 RECORD_BYTES = 100
 WAIT_SECONDS = 120.0
 
 
 def tell(text: str) -> None:
-    """A line on the terminal."""
+    """Print a line."""
     print(text, flush=True)
 
 
@@ -74,13 +74,13 @@ def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def ask(build: str, what: str) -> Figures:
-    """The figures that a process of its own finds."""
+    """Return the figures that a process of its own measures."""
     with _child(build, what, str(time.monotonic())) as child:
         return _answer(child)
 
 
 def ask_server(child: subprocess.Popen[str]) -> Figures:
-    """Processor time and memory of a cluster at work."""
+    """Return processor time and memory of a running cluster."""
     assert child.stdin is not None
     child.stdin.write("\n")
     child.stdin.flush()
@@ -88,7 +88,7 @@ def ask_server(child: subprocess.Popen[str]) -> Figures:
 
 
 def traffic(build: str, records: int) -> Figures:
-    """What librdkafka's records cost the process of the cluster."""
+    """Measure the CPU that librdkafka's records cost the cluster's process."""
     with _child(build, "serve", "0") as server:
         bootstrap = _answer(server)["bootstrap"]
         before = ask_server(server)
@@ -152,7 +152,7 @@ def _consume(bootstrap: str, records: int) -> None:
 
 
 def measure(build: str, repeat: int, records: int) -> Figures:
-    """The medians of one build."""
+    """Return the medians of one build."""
     runs: dict[str, list[float]] = {}
     for _ in range(repeat):
         for what in ("boot", "idle", "fresh"):
@@ -164,7 +164,7 @@ def measure(build: str, repeat: int, records: int) -> Figures:
 
 
 def show(results: dict[str, Figures]) -> None:
-    """The table."""
+    """Print the table."""
     tell(f"{'figure':24}" + "".join(f"{build:>12}" for build in results) + f"{'limit':>10}")
     for name in next(iter(results.values())):
         row = "".join(f"{one[name]:12.2f}" for one in results.values())
@@ -175,7 +175,7 @@ def show(results: dict[str, Figures]) -> None:
 
 
 def main() -> None:
-    """Measure and tell."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeat", type=int, default=3, help="runs of each figure")
     parser.add_argument("--records", type=int, default=300_000, help="written and read")

@@ -1,7 +1,7 @@
-"""The processes that ``cluster.py`` measures: one figure or a few each, as a line of JSON.
+"""The processes that ``cluster.py`` measures: one or a few figures each, as a line of JSON.
 
 Started as ``python -m benchmarks.cluster_child WHAT BEGAN``; nothing of kclient is imported before
-the first measure is taken.
+the first clock reading.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ SETTLE_SECONDS = 0.3
 
 
 def tell(found: dict[str, Any]) -> None:
-    """Give an answer."""
+    """Print the figures as a line of JSON."""
     print(json.dumps(found), flush=True)
 
 
 def memory_mb() -> float:
-    """What of this process lies in memory."""
+    """Return the resident memory of this process in megabytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 1e6
 
 
 def implementation() -> None:
-    """Which build this is."""
+    """Report which build this is."""
     from kclient.record import IMPLEMENTATION
 
     tell({"compiled": IMPLEMENTATION == "cython"})
 
 
 def boot(began: float) -> None:
-    """How long three brokers take to come up."""
+    """Measure how long three brokers take to start."""
     before = time.monotonic()
     from kclient.testing import Cluster
 
@@ -62,7 +62,7 @@ def boot(began: float) -> None:
 
 
 def idle() -> None:
-    """What a cluster that does nothing takes."""
+    """Measure memory and CPU of an idle cluster."""
     import kclient.testing
 
     imported = memory_mb()
@@ -91,7 +91,7 @@ def idle() -> None:
 
 
 def fresh() -> None:
-    """What a test pays for a topic of its own, on a running cluster."""
+    """Measure the time that a topic of its own costs a test, on a running cluster."""
     tell(
         {
             "fresh_kclient_ms": statistics.median(asyncio.run(_fresh_kclient())),
@@ -127,8 +127,8 @@ def _fresh_confluent() -> list[float]:
 
     found = []
     with ThreadedCluster(Cluster(brokers=3)) as cluster:
-        # librdkafka rests half a backoff between two brokers that it connects to, and a second
-        # where a consumer that reads already is given a topic that it has not heard of.
+        # librdkafka waits half a backoff between two brokers that it connects to, and a second
+        # if a consumer that already reads is assigned a topic that it doesn't know.
         settings = {"bootstrap.servers": cluster.bootstrap, "reconnect.backoff.ms": 10}
         producer = Producer({**settings, "linger.ms": 0})
         for number in range(FRESH_TOPICS):
@@ -149,7 +149,7 @@ def _fresh_confluent() -> list[float]:
 
 
 def serve() -> None:
-    """A cluster with one topic of three replicas; each line on stdin asks for the figures."""
+    """Run a cluster with one topic of three replicas; each line on stdin requests the figures."""
     from kclient.testing import Cluster
 
     async def run() -> None:
@@ -173,7 +173,7 @@ def serve() -> None:
 
 
 def main() -> None:
-    """Measure what is asked."""
+    """Measure what the command line names."""
     what, began = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     if what == "boot":
         boot(began)

@@ -1,7 +1,7 @@
 """Two sessions side by side: ``python -m benchmarks --compare a.json b.json``.
 
-The medians of both and how far they are apart, entry by entry. A machine that was slower in one of
-them shows in the peers' rows as well. Pure but for the console.
+Shows the medians of both and how far they are apart, entry by entry. If the machine was slower in
+one of them, the peers' rows show that as well. Pure, except for the console.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.cells import CELLS
 from benchmarks.results import Run, summarize
 
 TOLERANCE = 0.15
-"""Reruns should be within this of each other."""
+"""Relative difference within which two runs of the same code should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Difference:
 
     @property
     def apart(self) -> float:
-        """Share by which the greater exceeds the lesser; 0 where both are nothing."""
+        """Share by which the greater exceeds the lesser; 0 if both are 0."""
         low, high = sorted((self.first, self.second))
         if low == high:
             return 0.0

@@ -1,8 +1,8 @@
-"""The entries: every way into or out of a client that is measured, by name.
+"""The entries: every measured way to write or read records with a client, by name.
 
 An entry names the function that runs it, which is imported in the worker process only, so that this
-module and the runner load no client. All entries of a cell get as many records as the cell says;
-the few for which that would take too long say ``most``.
+module and the runner load no client. All entries of a cell get the number of records that the cell
+has; the few for which that would take too long set ``most``.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _ALL = 10_000_000
 _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 NOBODY = "no client"
-"""Owns the entries that tell how fast the broker answers whoever asks with the least code."""
+"""Owner of the entries that measure how fast the broker responds to the least possible code."""
 OWNERS = (*CLIENTS, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way in or out of a client.
+    """One way to write or read records with a client.
 
     Attributes:
-        name: As reports and ``--only`` have it.
+        name: As in reports, and for ``--only``.
         client: One of ``OWNERS``.
         workload: The kind of cell that it can be in.
         run: ``module:function`` under ``benchmarks.clients``.
-        tuned: The client's own best settings; such rows are shown, and gate nothing.
+        tuned: It has the client's own best settings; such rows are shown, but have no floors.
         on_loop: Whether it runs on an asyncio loop, so that uvloop can matter.
     """
 
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def slow(self) -> bool:
-        """Waits rather than works, or is slow without end; ``--quick`` leaves it out."""
+        """Mostly waits, or would run far too long; ``--quick`` leaves it out."""
         return self.most <= _WAITING
 
     def function(self) -> Callable[[Job], Outcome]:
@@ -66,7 +66,7 @@ def _of(client: str, workload: str, on_loop: bool, *entries: tuple[str, str]) ->
 
 
 _TASKS = "confluent aio 1,000 tasks"
-"""Its buffer of 1,000 records and its second of waiting make about 1,000 records a second of it."""
+"""Its buffer of 1,000 records and its wait of a second limit it to about 1,000 records a second."""
 _SENDS = (
     "confluent produce, callback",
     "confluent aio produce",

@@ -1,6 +1,6 @@
-"""The floors: what kclient's figures must hold, and whether they do. Limits are in floors.toml.
+"""The floors: limits for kclient's figures, and whether they hold. Limits are in floors.toml.
 
-Pure: takes runs and gives verdicts. A row whose runs are missing is undecided, never passed.
+Pure: runs in, verdicts out. A row whose runs are missing is undecided, never passed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Floor:
     at_most: float | None = None
     against: tuple[Against, ...] = ()
     bare: str | None = None
-    """Entry of no client: what anybody on that kind of loop pays, shown beside what was measured.
-    """
+    """Entry of no client: the least that any client on that kind of loop costs, shown beside what
+    was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
 
     Raises:
         TypeError: An item has a key that no floor has, or lacks one.
-        ValueError: A bound says neither ``cheaper`` nor ``within``, or a floor has no bound.
+        ValueError: A bound doesn't have either ``cheaper`` or ``within``, or a floor has no bound.
     """
     floors = []
     for item in tomllib.loads(path.read_text(encoding="utf-8"))["floor"]:
@@ -74,7 +74,7 @@ def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
 
 
 def looked_at(floors: Sequence[Floor]) -> frozenset[tuple[str, str]]:
-    """Cells and entries whose figures some floor needs."""
+    """Return the cells and entries whose figures a floor needs."""
     own = {(floor.cell, floor.entry) for floor in floors}
     others = {(one.cell, one.entry) for floor in floors for one in floor.against}
     bare = {(floor.cell, floor.bare) for floor in floors if floor.bare is not None}
@@ -82,7 +82,7 @@ def looked_at(floors: Sequence[Floor]) -> frozenset[tuple[str, str]]:
 
 
 def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
-    """One verdict per bound."""
+    """Return one verdict per bound."""
     summaries = summarize(runs)
     found = []
     for floor in floors:

@@ -1,7 +1,7 @@
-"""What one run is told to do, and what it tells back.
+"""The job of one run, and its outcome.
 
-The runner makes a ``Job``, the worker process gets it as JSON and answers with an outcome: figures
-by name. Adapters in ``clients/`` read it. Holds no defaults of any client and imports none.
+The runner makes a ``Job``, the worker process gets it as JSON and returns an outcome: figures by
+name. Adapters in ``clients/`` read it. It has no defaults of any client and imports none.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 LINGER = 0.005
 BATCH_SIZE = 128 * 1024
 WINDOW = 10_000
-"""Records that a produce loop hands over before it waits for those of the window before."""
+"""Records that a produce loop sends before it waits for those of the previous window."""
 POLL_RECORDS = 2_000
-"""Records that one poll may give, in all clients."""
+"""Records that one poll may return, in all clients."""
 
 Outcome = dict[str, Any]
 
 
 class NotRun(Exception):
-    """An entry that can't be measured here, and why; it is shown with that, not dropped."""
+    """An entry can't be measured here, and why; the report shows it with that reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Job:
     Attributes:
         entry: Its name in ``entries.ENTRIES``.
         records: How many are measured.
-        warm_up: How many go before, unmeasured.
-        topics: Where records go to, or come from.
+        warm_up: How many are written or read before that, unmeasured.
+        topics: Where records are written to, or read from.
         warm_topics: What a reader reads before it is measured, with ``warm_partitions`` each.
         partitions: Of each topic.
-        spread: Records go round all topics, even if there is only one: the loops of jobs that are
-            compared over their number of topics or partitions must be the same.
-        window: Records that a loop hands over before it waits for those of the window before.
+        spread: Records go to all topics in turn, even if there is only one: jobs that are compared
+            by their number of topics or partitions must have the same loop.
+        window: Records that a loop sends before it waits for those of the previous window.
         tuned: The client's own best settings instead of the equal ones.
     """
 
@@ -68,7 +68,7 @@ class Job:
 
     @property
     def plain(self) -> bool:
-        """Values alone, to one topic: the loop need not hand over anything else."""
+        """Values alone, to one topic: the loop need not pass anything else."""
         return not (self.keyed or self.headers or self.spread)
 
     def to_json(self) -> str:

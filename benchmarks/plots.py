@@ -1,6 +1,6 @@
 """Charts of a session: one of bars for each base cell, one per factor, one of latencies.
 
-Written as PNG and SVG. Needs matplotlib, which nothing else of the bench does. Reads results only.
+Written as PNG and SVG. The only module of the bench that needs matplotlib. Reads results only.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ STYLE: Any = {
 TUNED = "its own best settings"
 HATCH = "////"
 LONG_TAIL = 12.0
-"""Bars longer than so many times kclient's slowest are cut, with their figure beside them."""
+"""Bars longer than this many times kclient's slowest are cut, with their figure beside them."""
 
 
 def draw(folder: Path, runs: Sequence[Run], subtitle: str) -> list[Path]:
-    """All charts that the runs are enough for; returns the PNG files."""
+    """Draw all charts for which there are runs; return the PNG files."""
     folder.mkdir(parents=True, exist_ok=True)
     summaries = summarize(runs)
     made: list[Path] = []
@@ -120,7 +120,7 @@ def _look(one: Summary) -> dict[str, Any]:
 
 
 def _break(axes: Any, at: float, place: float, limit: float) -> None:
-    """Two slanted lines in white across a bar: it goes on, but not here."""
+    """Draw two slanted white lines across a bar that is cut there."""
     for shift in (0.0, limit * 0.012):
         ends = [at + shift - limit * 0.004, at + shift + limit * 0.004]
         axes.plot(ends, [place - 0.42, place + 0.42], color="white", linewidth=2.5, zorder=3)

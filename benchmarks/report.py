@@ -1,8 +1,8 @@
 """The report in the terminal: a table per cell, then the verdicts. Reads results, measures nothing.
 
-An entry that could not run is a row with its reason. Ratios say how many times more a peer's entry
-costs; which entry of a peer is beside which of ours is in ``entries.BESIDE``, and named below a
-table. Fits in a hundred columns.
+An entry that could not run has a row with the reason. A ratio is how many times more a peer's entry
+costs; ``entries.BESIDE`` has the peer's entry that each of ours is compared with, which is also
+named below a table. Fits in a hundred columns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TIMES: tuple[Column, ...] = (
 )
 HOLD: tuple[Column, ...] = (("longest ms", "longest_ms", ".1f"), ("CPU us/record", "cpu_us", ".2f"))
 WIDE = 125
-"""Columns of a terminal from which on headings needn't be broken."""
+"""Width of a terminal, in columns, from which on headings needn't be broken."""
 _SHORT = {CONFLUENT: "confluent", AIO: "confluent aio"}
 _NARROW = {
     CONFLUENT: "con-\nfluent",
@@ -74,12 +74,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("longest step ms", "longest_ms", ".1f"),
     ),
 }
-"""What is shown of each workload; the spread follows the cell's own figure."""
+"""Columns of each workload; the spread follows the cell's own figure."""
 _STYLES = {"holds": "green", "doesn't hold": "bold red", "not decided": "yellow"}
 
 
 def subtitle(facts: Mapping[str, Any]) -> str:
-    """One line on what a session ran on; a file may lack any of it."""
+    """Return one line about the session's environment; a file may lack any part of it."""
     versions = facts.get("versions", {})
     peers = ", ".join(f"{name} {versions[name]}" for name in PEERS if name in versions)
     return (
@@ -90,14 +90,14 @@ def subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def chart_subtitle(facts: Mapping[str, Any], runs: Sequence[Run]) -> str:
-    """For a picture: how it was measured, and on what."""
+    """Return a chart's subtitle: how it was measured, and in which environment."""
     day = str(facts.get("when", "?"))[:10]
     rounds = _rounds(runs).partition(" of ")[0]
     return f"lower is better; {day}, medians of {rounds}; {subtitle(facts)}"
 
 
 def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) -> None:
-    """What the session ran on, and how large it was."""
+    """Print the session's environment, and how large it was."""
 
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False)
@@ -117,7 +117,7 @@ def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) 
 
 
 def _rounds(runs: Iterable[Run]) -> str:
-    """Rounds and records of runs, as ``3 to 5 rounds of 2,000 to 300,000 records``."""
+    """Return rounds and records, as ``3 to 5 rounds of 2,000 to 300,000 records``."""
     rounds: dict[tuple[str, str], int] = {}
     records: set[int] = set()
     for run in runs:
@@ -138,7 +138,7 @@ def _range(numbers: set[int]) -> str:
 
 
 def show(console: Console, runs: Sequence[Run]) -> None:
-    """All cells that were run."""
+    """Print all cells that were run."""
     summaries = summarize(runs)
     console.print()
     console.print(CAPTION, style="dim", markup=False, highlight=False)
@@ -202,7 +202,7 @@ def _cells(cell: Cell, one: Summary, columns: Sequence[Column]) -> list[str]:
 
 
 def _beside(cell: Cell, rows: Sequence[Summary]) -> list[str]:
-    """Which entries the ratios are to; entries of ours with the same ones share a line."""
+    """Return which peers' entries ours are compared with; ours with the same peers share a line."""
     there = {one.entry for one in rows}
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in rows:
@@ -213,14 +213,14 @@ def _beside(cell: Cell, rows: Sequence[Summary]) -> list[str]:
 
 
 def _reasons(rows: Sequence[Summary]) -> list[str]:
-    """Why entries have no figures, or not all."""
+    """Return why entries have no figures, or not all."""
     found = [f"{one.entry} was not run: {one.missing}" for one in rows if one.missing]
     found += [f"{one.entry} failed: {one.error}" for one in rows if one.error]
     return found
 
 
 def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:
-    """How many times more than ours the nearest entry of a client costs."""
+    """Return how many times more than ours a client's closest entry costs."""
     for other in BESIDE.get(mine.entry, ()):
         if ENTRIES[other].client == client and other in cell.entries:
             times = ratio(runs, (cell.name, mine.entry), (cell.name, other), cell.figure)
@@ -229,7 +229,7 @@ def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:
 
 
 def show_verdicts(console: Console, verdicts: Sequence[Verdict], small: bool = False) -> None:
-    """The rows that must hold; a small session decides none of them."""
+    """Print the floors and their verdicts; a small session decides none of them."""
     if not verdicts:
         return
     console.print()

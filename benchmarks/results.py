@@ -1,7 +1,7 @@
 """Arithmetic over runs: medians, spreads, ratios. Pure; knows neither clients nor files.
 
 A ratio between two entries is the median of the ratios of their runs in the same round, which are a
-few seconds apart: a machine that is slower for a minute doesn't shift it.
+few seconds apart: it doesn't change when the machine is slower for a minute.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.job import Outcome
 
 ROUNDS = 5
-"""Of a session whose verdicts count; fewer decide nothing."""
+"""Rounds of a session whose verdicts count; fewer decide nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the runs of an entry in a cell came to."""
+    """The combined runs of one entry in one cell."""
 
     cell: str
     entry: str
@@ -45,7 +45,7 @@ class Summary:
     missing: str = ""
 
     def spread(self, figure: str) -> float:
-        """Half the way from the lowest to the highest run, as a share of the median."""
+        """Return half the range of the runs, as a share of the median."""
         middle = self.figures.get(figure, 0.0)
         if not middle:
             return 0.0
@@ -53,7 +53,7 @@ class Summary:
 
 
 def rounds_of(runs: Iterable[Run]) -> int:
-    """Rounds of the session, the cells with most of them counted."""
+    """Return the number of rounds of the session: that of the cells with most rounds."""
     return max((run.round for run in runs), default=-1) + 1
 
 
@@ -93,7 +93,7 @@ def ratio(
     figure: str,
     other_figure: str = "",
 ) -> float | None:
-    """How many times greater ``other``'s figure is than ``mine``'s; None without a common round."""
+    """Return ``other``'s figure divided by ``mine``'s; None without a common round."""
     tables: dict[tuple[str, str], dict[int, Outcome]] = {mine: {}, other: {}}
     for run in runs:
         if (run.cell, run.entry) in tables:

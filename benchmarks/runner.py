@@ -1,7 +1,7 @@
 """Runs the cells: round after round, each run in a process of its own.
 
-Within a round the entries of a cell follow each other, beginning with another one each time, so
-that what is compared lies close together and nobody is always first. Topics are made and checked
+Within a round the entries of a cell run one after the other, beginning with another one each round,
+so that compared runs are close in time and no entry is always first. Topics are made and checked
 here, outside of the measured processes.
 """
 
@@ -27,11 +27,11 @@ from kclient.errors import KafkaError
 RUN_TIMEOUT = 120.0
 WRITING = ("produce", "latency", "end to end", "hold writing")
 FEW = 3
-"""Rounds of entries that no floor looks at, beside others in their cell that one does look at."""
+"""Rounds of entries without a floor in cells where other entries have one."""
 FEWER = 2
-"""Rounds of cells that no floor looks at."""
+"""Rounds of cells without a floor."""
 MANY_PARTITIONS = 100
-"""Topics with so many are kept from round to round: making them takes a second and more."""
+"""Topics with this many are kept between rounds: creating them takes a second or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Plan:
     cells: tuple[Cell, ...]
     rounds: int = 5
     every: frozenset[tuple[str, str]] | None = None
-    """Cells and entries that run in every round, all others in the first few; None is all."""
+    """Cells and entries that run in every round, all others only in the first few; None for all."""
     records: int | None = None
-    """Of every run, if given; but for cells whose amounts are part of what they measure."""
+    """Records of every run, if given; not in cells whose amounts are part of what they measure."""
     divided: int = 1
     """Amounts of cells are divided by this."""
     scale: float = 1.0
-    """Of the amounts that cells have per entry."""
+    """Factor for the amounts that cells have per entry."""
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Session:
     topics: Topics
     tell: Callable[[str], None] = lambda text: None
     build: str | None = None
-    """Of kclient in the workers, as the first one that isn't asked to be pure has it."""
+    """kclient's build, as the first worker that isn't to be pure reports it."""
     files: str | None = None
-    """What stands for the contents of kclient's files, as the first worker has it."""
+    """Hash of kclient's files, as the first worker reports it."""
     caches: str | None = None
     """Folder of the workers' byte code."""
     runs: list[Run] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self) -> list[Run]:
-        """All rounds of all cells; what can't run is among the runs, with its reason."""
+        """Run all rounds of all cells; the runs include entries that can't run, with the reason."""
         for number in range(self.plan.rounds):
             for at, cell in enumerate(self.plan.cells):
                 if number and not any(self._wanted(cell, name, number) for name in cell.entries):
@@ -104,7 +104,7 @@ class Session:
             self.drop(made)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Delete topics. Those that can't be deleted are told; what was measured isn't lost."""
+        """Delete topics. A failure is reported only, so that what was measured isn't lost."""
         try:
             self.topics.delete(names)
         except KafkaError as error:
@@ -119,7 +119,7 @@ class Session:
         return number < min(FEW if beside else FEWER, cell.rounds)
 
     def _gave_up(self, cell: Cell, entry: str) -> bool:
-        """Whether an entry is missing here, or has failed twice: more tries would tell nothing."""
+        """Whether an entry is missing here, or has failed twice: then it isn't run again."""
         mine = [run.outcome for run in self.runs if (run.cell, run.entry) == (cell.name, entry)]
         failed = sum("error" in outcome for outcome in mine)
         return failed > 1 or any("missing" in outcome for outcome in mine)
@@ -137,7 +137,7 @@ class Session:
         return replace(base, **{**cell.settings, "warm_up": warm_up_for(cell, records)})
 
     def _target(self, cell: Cell, job: Job) -> tuple[str, ...]:
-        """Empty topics to write to."""
+        """Return empty topics to write to."""
         if cell.name not in self.kept:
             made = self.topics.make(cell.topics, job.partitions)
             if job.partitions < MANY_PARTITIONS and cell.topics == 1:
@@ -146,7 +146,7 @@ class Session:
         return self.kept[cell.name]
 
     def _written(self, job: Job) -> Outcome:
-        """A run that writes, and whether the topics grew by exactly its records."""
+        """Run a job that writes, and check that the topics grew by exactly its records."""
         before = self.topics.end_offsets(job.topics, job.partitions)
         outcome = run_job(job, self.caches)
         grown = self.topics.end_offsets(job.topics, job.partitions) - before
@@ -156,7 +156,7 @@ class Session:
         return outcome
 
     def _same_build(self, job: Job, outcome: Outcome) -> Outcome:
-        """Whoever builds kclient anew meanwhile shall notice; half a session would be another's."""
+        """Fail a run if kclient was rebuilt meanwhile: the session would mix two builds."""
         found = outcome.get("build")
         if found is None:
             return outcome
@@ -171,7 +171,7 @@ class Session:
         return outcome
 
     def with_topics(self, cell: Cell, job: Job) -> Job:
-        """Filled topics to read, and a small one of the same kind to warm up on."""
+        """Add filled topics to read, and a small one of the same kind to warm up on."""
         if cell.workload == "idle":
             if cell.name not in self.kept:
                 self.kept[cell.name] = self.topics.make(1, job.partitions)
@@ -182,8 +182,8 @@ class Session:
         if not job.spread:
             warm = self.topics.source(job, "warm", 1, job.warm_up, job.partitions)
             return replace(job, topics=source, warm_topics=warm, warm_partitions=job.partitions)
-        # Responses grow with the number of partitions, up to 50 MiB. Buffers of that size come
-        # with page faults when they are new; what is compared is how a client goes on after that.
+        # Responses grow with the number of partitions, up to 50 MiB. New buffers of that size
+        # cause page faults; the comparison is about how a client runs after that.
         warm = self.topics.source(job, "warm", cell.topics, job.records // 2, job.partitions)
         return replace(
             job,
@@ -195,10 +195,10 @@ class Session:
 
 
 def worker_environment(job: Job, caches: str | None = None) -> dict[str, str]:
-    """Ours, but for what would change the figures.
+    """Return our environment without the variables that would change the figures.
 
-    Byte code is cached, in a folder of the session's where there is one, whatever the user's shell
-    says: else imports would be measured as compilations.
+    Byte code is cached, in the session's folder if there is one, whatever the user's shell sets:
+    otherwise imports would be measured as compilations.
     """
     dropped = ("KCLIENT_PURE", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", "PYTHONDEVMODE")
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
@@ -210,7 +210,7 @@ def worker_environment(job: Job, caches: str | None = None) -> dict[str, str]:
 
 
 def run_job(job: Job, caches: str | None = None) -> Outcome:
-    """One job in a new process; one that fails or hangs is told with its last word."""
+    """Run one job in a new process; the outcome of a failure has its last line of output."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.worker"],
@@ -243,9 +243,9 @@ def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
 
 
 def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:
-    """The cells of a session; ``only`` picks by a piece of the name of cell or entry.
+    """Return the cells of a session; ``only`` selects by a part of the name of cell or entry.
 
-    A quick one leaves out tuned and slow entries, and peers where only growth is looked at.
+    A quick session leaves out tuned and slow entries, and peers in cells that measure growth.
     """
     found = []
     for cell in cells:

@@ -13,11 +13,11 @@ from benchmarks.results import Run, summarize
 
 
 class NotASession(Exception):
-    """A file isn't what ``--json`` wrote; the text says which and why."""
+    """A file isn't what ``--json`` wrote; the text has its name and the reason."""
 
 
 def save(path: Path, facts: dict[str, Any], runs: Sequence[Run]) -> None:
-    """Write everything: what it ran on, every run, their medians, the verdicts."""
+    """Write everything: the environment, every run, their medians, the verdicts."""
     names = list(dict.fromkeys(run.cell for run in runs))
     content = {
         "about": facts,
@@ -40,10 +40,10 @@ def _described(cell: Cell) -> dict[str, Any]:
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Run]]:
-    """What ``save`` wrote; runs of cells and entries that this version doesn't have are left out.
+    """Read what ``save`` wrote, without runs of cells and entries that this version doesn't have.
 
     Raises:
-        NotASession: It can't be read, or is something else.
+        NotASession: The file can't be read, or is something else.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

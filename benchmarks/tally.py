@@ -1,9 +1,9 @@
-"""Stopwatch and check: what every run uses in the same way, whatever its client.
+"""Stopwatch and check: every run uses them in the same way, whatever its client.
 
 ``Watch`` reads CPU of the whole process (user and system, all threads) and wall time. ``Tally``
 reads every byte of every value, at 0.01 to 0.02 us per 100 bytes: pieces of up to 64 KiB are joined
-and summed up as 32-bit numbers. A sum doesn't depend on the order of partitions nor on the size of
-polls, so that all clients, columns included, come to the same one.
+and summed up as 32-bit numbers. The sum depends neither on the order of partitions nor on the size
+of polls, so it is the same for all clients, also for columns.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from benchmarks.values import checksum, pool
 
 PIECE = 64 * 1024
 FAIR = 0.9
-"""Share of a run's records that must have come after the first for a rate to be told."""
+"""Share of a run's records that must have arrived after the first ones for a rate to be shown."""
 
 
 class Watch:
     """CPU and wall time between ``start`` and ``stop``; ``lap`` moves the wall's start only.
 
-    What came before the lap doesn't count in the rate. It says nothing where most records came
-    before, or where waiting for the first took longer than all the rest: then the rest may have
-    been fetched while the client waited, and a rate would be that of emptying a buffer.
+    Records that arrived before the lap don't count in the rate. There is no rate if most records
+    arrived before, or if the wait for the first took longer than all the rest: then the rest may
+    have been fetched during the wait, and the rate would be that of emptying a buffer.
     """
 
     on_start: Callable[[], None] | None = None
     on_stop: Callable[[], None] | None = None
-    """Hooks of whoever looks at more than time, such as ``holds``; of the class, as entries make
-    their watches themselves."""
+    """Hooks of modules that measure more than time, such as ``holds``; on the class, as entries
+    create their watches themselves."""
 
     def __init__(self) -> None:
         self.cpu = self.wall = 0.0
@@ -45,14 +45,14 @@ class Watch:
         if Watch.on_start is not None:
             Watch.on_start()
         else:
-            # A full collection takes as long as 100,000 records. Whether one falls into a run must
-            # not depend on what its warm-up left behind; holds are looked at with all there is.
+            # A full collection takes as long as 100,000 records. Whether one happens in a run must
+            # not depend on what its warm-up left behind. Holds are measured without this.
             gc.collect()
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def lap(self, records: int) -> None:
-        """The first records came: what is before them was waiting. They don't count in the rate."""
+        """Start the wall time again, as the first records came: they don't count in the rate."""
         if not self.skipped:
             now = time.perf_counter()
             self.waited, self._wall, self.skipped = now - self._wall, now, records
@@ -67,7 +67,7 @@ class Watch:
             Watch.on_stop()
 
     def outcome(self, records: int) -> Outcome:
-        """Figures per record; no rate where there is none to tell."""
+        """Return figures per record; the rate is None if it would be misleading."""
         counted = records - self.skipped
         fair = counted >= FAIR * records and self.wall > self.waited
         return {
@@ -85,7 +85,7 @@ class Tally:
 
     def __init__(self, job: Job) -> None:
         self.count = self.bytes = self.sum = 0
-        import numpy  # writers have no use for it
+        import numpy  # writers don't need it
 
         self._numpy = numpy
         self._job = job
@@ -103,7 +103,7 @@ class Tally:
         self.sum += int(words.sum(dtype=self._numpy.uint32))
 
     def add_column(self, column: Any) -> None:
-        """An Arrow column of binary values without nulls: its bytes lie side by side."""
+        """Add an Arrow column of binary values without nulls, whose bytes are contiguous."""
         _, offsets, data = column.buffers()
         width = "<i8" if str(column.type).startswith("large") else "<i4"
         ends = self._numpy.frombuffer(offsets, width)
@@ -115,7 +115,7 @@ class Tally:
         """Raise unless exactly the topic's first ``records`` values were seen.
 
         Raises:
-            ValueError: They were not.
+            ValueError: Count, bytes or sum differ.
         """
         job = self._job
         found = (self.count, self.bytes, self.sum % 2**32)
@@ -125,7 +125,7 @@ class Tally:
 
 
 def check_cost(job: Job) -> float:
-    """Microseconds of CPU per record that ``Tally.add`` takes, for the report."""
+    """Return the microseconds of CPU per record that ``Tally.add`` takes, for the report."""
     values = (pool(job.size) * 2)[:2_000]
     tally, best = Tally(job), float("inf")
     for _ in range(5):

@@ -1,7 +1,7 @@
-"""Topics of a session: made, filled, looked at and deleted, through kclient's own Admin.
+"""Topics of a session: created, filled, checked and deleted, with kclient's own Admin.
 
-Names begin with a prefix of the session, so that several may share a broker and all are gone at the
-end. Used by the runner only, in its own process, whose CPU isn't counted.
+Names begin with a prefix of the session, so that several sessions may share a broker and all topics
+can be deleted at the end. Used by the runner only, in its own process, whose CPU isn't counted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Topics:
     number: int = 0
 
     def check(self) -> None:
-        """Fail at once where no broker answers, rather than once per run.
+        """Fail at once if no broker responds, rather than once per run.
 
         Raises:
-            KafkaError: No broker, or none that can be used.
+            KafkaError: There is no usable broker.
         """
         asyncio.run(self._look())
 
@@ -40,7 +40,7 @@ class Topics:
             await admin.describe_cluster()
 
     def make(self, count: int, partitions: int) -> tuple[str, ...]:
-        """New empty topics."""
+        """Create empty topics; return their names."""
         names = []
         for _ in range(count):
             self.number += 1
@@ -56,17 +56,17 @@ class Topics:
             )
 
     def delete(self, names: Iterable[str]) -> None:
-        gone = [name for name in names if name in self.alive]
-        if gone:
-            asyncio.run(self._delete(gone))
-            self.alive -= set(gone)
+        wanted = [name for name in names if name in self.alive]
+        if wanted:
+            asyncio.run(self._delete(wanted))
+            self.alive -= set(wanted)
 
     async def _delete(self, names: list[str]) -> None:
         async with Admin(self.bootstrap) as admin:
             await admin.delete_topics(names)
 
     def end_offsets(self, names: Iterable[str], partitions: int) -> int:
-        """How many records there are in all of them."""
+        """Return the number of records in all of them."""
         return asyncio.run(self._ends(list(names), partitions))
 
     async def _ends(self, names: list[str], partitions: int) -> int:
@@ -78,10 +78,10 @@ class Topics:
     def source(
         self, job: Job, use: str, count: int, records: int, partitions: int
     ) -> tuple[str, ...]:
-        """Topics that hold ``records`` of the job's kind in all; filled when first asked for.
+        """Return topics that hold ``records`` of the job's kind in total, filled on the first call.
 
         Args:
-            use: Whatever is read for different uses is in different topics.
+            use: Each use has topics of its own.
         """
         kind: tuple[Any, ...] = (
             use,

@@ -1,8 +1,8 @@
-"""The records that all clients write and read: seeded, so that writer and reader know the same.
+"""The records that all clients write and read: seeded, so that writer and reader have the same.
 
-Values are pieces of a text of JSON lines that codecs shrink two- to threefold. They come from a
-pool of about a mebibyte that is gone through again and again; a batch hardly sees one twice. Keys
-and headers go round likewise. The expected check sum of a topic follows from its number of records.
+Values are pieces of a text of JSON lines, which codecs compress to a half or a third. They come
+from a pool of about a mebibyte, used cyclically; a batch hardly has one twice. Keys and headers are
+used cyclically as well. A topic's expected check sum follows from its number of records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.job import Job
 POOL_BYTES = 1024 * 1024
 SEED = 20_061
 KEYS = 10_007
-"""Different keys; a prime, so that they don't go in step with the values."""
+"""Different keys; a prime, so that their cycle differs from that of the values."""
 PER_CHECK = 1_000
 """Values that a record-by-record loop collects before it checks them."""
 HEADERS = [("trace", b"00f067aa0ba902b7"), ("source", b"benchmarks")]
@@ -57,26 +57,26 @@ def keys() -> list[bytes]:
 
 
 def values(size: int, count: int) -> Iterator[bytes]:
-    """``count`` values, from the pool's beginning."""
+    """Return ``count`` values, from the start of the pool."""
     return itertools.islice(itertools.cycle(pool(size)), count)
 
 
 def windows(size: int, count: int, window: int) -> Iterator[list[bytes]]:
-    """The same in lists of ``window``."""
+    """Return the same in lists of ``window``."""
     source = values(size, count)
     while chunk := list(itertools.islice(source, window)):
         yield chunk
 
 
 def shares(count: int, tasks: int) -> list[range]:
-    """The numbers of ``count`` records dealt out to tasks; the first ones take what is over."""
+    """Distribute ``count`` record numbers among tasks; the first tasks take the remainder."""
     share, rest = divmod(count, tasks)
     ends = [share * task + min(task, rest) for task in range(tasks + 1)]
     return [range(a, b) for a, b in itertools.pairwise(ends) if b > a]
 
 
 def rows(job: Job, chunk: Sequence[bytes], first: int = 0) -> Iterator[Row]:
-    """Topic, value, key and headers of records; ``first`` is the number of the first of them."""
+    """Return topic, value, key and headers of records; ``first`` is the first one's number."""
     topics = itertools.islice(itertools.cycle(job.topics), first % len(job.topics), None)
     names: Iterator[bytes | None] = itertools.repeat(None)
     if job.keyed:
@@ -85,7 +85,7 @@ def rows(job: Job, chunk: Sequence[bytes], first: int = 0) -> Iterator[Row]:
 
 
 def checksum(size: int, count: int) -> int:
-    """Sum of the values as little-endian 32-bit numbers, modulo 2**32, as ``Tally`` makes it."""
+    """Return the sum of the values as little-endian 32-bit words modulo 2**32, as in ``Tally``."""
     import numpy  # readers only; a tenth of a second of import
 
     found = pool(size)

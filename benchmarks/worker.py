@@ -1,6 +1,6 @@
 """The process of one run: ``python -m benchmarks.worker``, a job as JSON on its input.
 
-It prints one line of JSON: figures; ``missing``, where the client or the entry isn't there; or
+It prints one line of JSON: figures; ``missing``, if the client or the entry isn't available; or
 ``error``. Started by ``runner``; nothing else of the bench runs in this process.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.job import Job, NotRun, Outcome
 
 
 def run(job: Job) -> Outcome:
-    """The outcome of a job, whatever happens to it."""
+    """Run a job; return its outcome, also if it fails."""
     entry = ENTRIES[job.entry]
     try:
         function = entry.function()
@@ -26,7 +26,7 @@ def run(job: Job) -> Outcome:
     except ImportError as error:
         word = (
             "error" if entry.client == KCLIENT else "missing"
-        )  # a peer may be absent, ours may not
+        )  # a peer may be missing, ours may not
         return {word: f"{entry.client} can't be imported: {error}"}
     except NotRun as error:
         return {"missing": str(error)}
@@ -42,7 +42,7 @@ def run(job: Job) -> Outcome:
 
 
 def files_of_kclient() -> str:
-    """A hash of all sources and extensions: whoever builds or edits meanwhile shall be noticed."""
+    """Return a hash of all sources and extensions, so that a build or edit meanwhile is noticed."""
     import kclient
 
     folder, found = Path(kclient.__file__).parent, hashlib.blake2b(digest_size=8)

@@ -62,7 +62,7 @@ def _written(job: Job, write: Write) -> Outcome:
 
 
 async def _send(producer: Any, job: Job, count: int) -> int:
-    """Futures kept and awaited in order, one window after the next was sent."""
+    """Keep futures and await them in order, each window after the next one was sent."""
     send, topic, done = producer.send, job.topic, 0
     before: list[Any] = []
     for chunk in itertools.chain(windows(job.size, count, job.window), ([],)):
@@ -81,7 +81,7 @@ async def _send(producer: Any, job: Job, count: int) -> int:
 
 
 async def _create_batch(producer: Any, job: Job, count: int) -> int:
-    """Whole batches made by hand, to the partitions in turn."""
+    """Build whole batches by hand, and send them to the partitions in turn."""
     places = itertools.cycle(range(job.partitions))
     sent = []
     batch = producer.create_batch()

@@ -1,8 +1,9 @@
-"""What no client can beat: one ready-made request after the other, and nothing but its way.
+"""What no client can beat: one ready-made request after the other, and nothing else.
 
-The same Produce request of one record goes to the broker again and again, on a blocking socket, on
-asyncio and on uvloop, by the least code that they allow: no batch is made, nothing is serialized,
-and an answer is only counted. It stands beside the latencies of the clients, which do all that too.
+The same Produce request of one record is sent to the broker repeatedly, on a blocking socket, on
+asyncio and on uvloop, with the least code that they allow: no batch is built, nothing is
+serialized, and responses are only received. It is shown beside the latencies of the clients, which
+do all that.
 Loaded in workers only.
 """
 
@@ -41,7 +42,7 @@ def _request(job: Job) -> bytes:
 
 
 def _check(frame: bytes) -> None:
-    """Raise ValueError unless the record of this answer was written."""
+    """Raise ValueError unless this response reports that the record was written."""
     _, start = decode_response_header(frame, ProduceRequest.API_KEY, VERSION)
     (topic,) = ProduceResponse.decode(frame, VERSION, start).responses
     (part,) = topic.partition_responses
@@ -55,7 +56,7 @@ def _address(job: Job) -> tuple[str, int]:
 
 
 def blocking(job: Job) -> Outcome:
-    """``sendall``, then ``recv`` until the answer is whole."""
+    """``sendall``, then ``recv`` until the response is complete."""
     request, frame = _request(job), b""
 
     with socket.create_connection(_address(job), PATIENCE) as sock:
@@ -82,7 +83,7 @@ def _is_whole(frame: bytes) -> bool:
 
 
 class _Bare(asyncio.Protocol):
-    """Has one request under way, whose answer it waits for."""
+    """Has one request in flight, and waits for its response."""
 
     def __init__(self) -> None:
         self.frame = b""
@@ -102,7 +103,7 @@ class _Bare(asyncio.Protocol):
 
 
 def on_asyncio(job: Job) -> Outcome:
-    """``transport.write``, then a future until the answer is whole."""
+    """``transport.write``, then a future until the response is complete."""
     request = _request(job)
 
     async def main() -> Outcome:
@@ -110,10 +111,10 @@ def on_asyncio(job: Job) -> Outcome:
         transport, bare = await loop.create_connection(_Bare, *_address(job))
 
         def one(value: bytes) -> asyncio.Future[None]:
-            answer = bare.answer = loop.create_future()
+            response = bare.answer = loop.create_future()
             bare.frame = b""
             bare.write(request)
-            return answer
+            return response
 
         outcome = await timed(job, one)
         _check(bare.frame[_SIZE_BYTES:])

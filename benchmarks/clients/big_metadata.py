@@ -1,7 +1,7 @@
-"""Metadata of 100,000 partitions: CPU of decoding an answer, and of decoding and taking it in.
+"""Metadata of 100,000 partitions: CPU of decoding a response, and of decoding and applying it.
 
-No broker takes part: the answer is made here, by kclient's encoder, in the version that each client
-speaks. 10,000 topics of 10 partitions on 30 brokers, 3 replicas. Loaded in workers only.
+No broker takes part: the response is made here, by kclient's encoder, in the version that each
+client uses. 10,000 topics of 10 partitions on 30 brokers, 3 replicas. Loaded in workers only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _topic(rng: random.Random, number: int, epoch: int) -> MetadataResponseTopic
 
 
 def answer(topics: int, version: int, epoch: int = 1) -> bytes:
-    """The bytes of one."""
+    """Return the bytes of a response."""
     rng = random.Random(epoch)
     brokers = [MetadataResponseBroker(node_id=n, host=f"b{n}", port=9092) for n in range(BROKERS)]
     response = MetadataResponse(
@@ -57,7 +57,7 @@ def answer(topics: int, version: int, epoch: int = 1) -> bytes:
 
 
 def kclient(job: Job) -> Outcome:
-    """The second refresh counts: a client meets the first one once."""
+    """Measure the second refresh: a client has the first one only once."""
     from kclient.backoff import Backoff
     from kclient.cluster.metadata import MetadataRefresh, MetadataState
     from kclient.config import CommonConfig
@@ -85,7 +85,7 @@ def kclient(job: Job) -> Outcome:
 
 
 def _drained(steps: Any) -> tuple[float, float]:
-    """CPU of all steps, and of the longest."""
+    """Return the CPU of all steps, and of the longest one."""
     began = last = time.process_time()
     longest = 0.0
     while True:

@@ -1,6 +1,6 @@
 """The entries of ``confluent_kafka.aio``. Loaded in a worker process only; decides nothing.
 
-It puts librdkafka's calls on threads. Settings are those of ``confluent_entries``; its own batch of
+It runs librdkafka's calls in threads. Settings are those of ``confluent_entries``; its own batch of
 1,000 records and its wait of a second stay at their defaults.
 """
 
@@ -21,7 +21,7 @@ TASKS = 1_000
 
 
 def _buffer(job: Job) -> dict[str, Any]:
-    """Tuned for tasks that wait for each record: hand over soon, look for reports often."""
+    """Tuned for tasks that wait for each record: send early, poll for reports often."""
     return {"batch_size": 250, "buffer_timeout": 0.02} if job.tuned else {}
 
 
@@ -41,7 +41,7 @@ def _written(job: Job, write: Any) -> Outcome:
 
 
 async def _produce(producer: Any, job: Job, count: int) -> int:
-    """All futures kept, a flush (else the last ones come a second late), then each awaited."""
+    """Keep all futures, flush (or the last ones are a second late), then await each."""
     make, topic = producer.produce, job.topic
     futures = [await make(topic, value=value) for value in values(job.size, count)]
     await producer.flush()
@@ -87,7 +87,7 @@ async def _consume(consumer: Any, tally: Tally, records: int, watch: Watch) -> N
 
 
 async def _poll(consumer: Any, tally: Tally, records: int, watch: Watch) -> None:
-    """One by one, as an ``async for`` would; it has none."""
+    """Poll one by one, as an ``async for`` would, which this client doesn't have."""
     collected: list[bytes] = []
     while tally.count < records:
         message = await consumer.poll(timeout=10)

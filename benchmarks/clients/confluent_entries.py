@@ -17,7 +17,7 @@ from benchmarks.tally import Tally, Watch
 from benchmarks.values import rows, windows
 
 POLL_EVERY = 1_000
-"""Records between two looks for delivery reports."""
+"""Records between two polls for delivery reports."""
 ROOM_WAIT = 0.1
 Write = Callable[[Any, Job, int], int]
 
@@ -146,7 +146,7 @@ def _when_there_is_room(producer: Any, topic: str, value: bytes, **rest: Any) ->
 
 
 def _batch(producer: Any, job: Job, count: int) -> int:
-    """Lists of dicts, made from the values here: the entry takes nothing else."""
+    """Send lists of dicts, made from the values here: the entry accepts nothing else."""
     for chunk in windows(job.size, count, POLL_EVERY):
         if job.keyed:
             messages: list[dict[str, Any]] = [

@@ -1,6 +1,6 @@
 """From ``send`` to received: a producer and a consumer in one process, one record at a time.
 
-All clients in one module, so that the loops can be seen to be equal. The consumer waits in a long
+All clients are in one module, which shows that their loops are equal. The consumer waits in a long
 poll at the end of the topic while the record is sent. Loaded in workers only.
 """
 

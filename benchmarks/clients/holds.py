@@ -25,7 +25,7 @@ def _probed(run: Callable[[Job], Outcome], job: Job) -> Outcome:
         probe.longest, probe.longest_callback = 0.0, ""
 
     def end() -> None:
-        # The callback that stops the watch counts too, and it is still on its way.
+        # The callback that stops the watch counts too, and it has not ended yet.
         asyncio.get_running_loop().call_soon(take)
 
     def take() -> None:
@@ -66,7 +66,7 @@ def confluent_aio_consume(job: Job) -> Outcome:
 
 
 def _burst(job: Job, made: Callable[[], Any], put: str) -> Outcome:
-    """Each record put as fast as the client takes it, then each acknowledgement awaited."""
+    """Send records as fast as the client accepts them, then await each acknowledgement."""
 
     async def main() -> Outcome:
         watch = Watch()

@@ -1,7 +1,7 @@
 """What a hundred clients cost while nothing happens: memory, threads, CPU.
 
-Consumers have a poll under way where the client can wait without a thread of ours; producers have
-sent one record each. One more is made beforehand, so that code and the first connection's buffers
+Consumers wait in a poll if the client can wait without a thread of ours; producers have sent one
+record each. One more client is made beforehand, so that code and the first connection's buffers
 aren't counted. Loaded in workers only; Linux only, as memory is read from /proc.
 """
 
@@ -19,10 +19,10 @@ from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import Job, NotRun, Outcome
 
 SETTLE, WATCHED = 1.0, 10.0
-"""Seconds before and while the processor time is watched: over several turns of all that comes back
-(heartbeats each 3 s, commits each 5 s), as the first two seconds are still those of a start."""
+"""Seconds before and during the measurement of processor time: several periods of all that repeats
+(heartbeats every 3 s, commits every 5 s), as the first two seconds still belong to the start."""
 POLL = 1.5
-"""Seconds of one poll: each waits again and again, as idle services do."""
+"""Seconds of one poll: polls are repeated, as in idle services."""
 Make = Callable[[AsyncExitStack], Awaitable[Any]]
 Wait = Callable[[Any], Awaitable[Any]]
 
@@ -100,7 +100,7 @@ def aiokafka_consumers(job: Job) -> Outcome:
 
 
 def confluent_consumers(job: Job) -> Outcome:
-    """Its threads fetch whether somebody polls or not."""
+    """Its threads fetch whether or not the application polls."""
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
     from benchmarks.clients.confluent_entries import consumer_settings

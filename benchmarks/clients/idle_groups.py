@@ -1,6 +1,6 @@
 """What a hundred consumers cost, each alone in a group, while nothing happens.
 
-As ``idle``, and heartbeats and automatic commits go on. Loaded in workers only; Linux only.
+As ``idle``, with heartbeats and automatic commits. Loaded in workers only; Linux only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def aiokafka_members(job: Job) -> Outcome:
 
 
 def confluent_members(job: Job) -> Outcome:
-    """Its threads fetch whether somebody polls or not."""
+    """Its threads fetch whether or not the application polls."""
     from confluent_kafka import Consumer
 
     from benchmarks.clients.confluent_entries import consumer_settings

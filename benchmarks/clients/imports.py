@@ -1,6 +1,6 @@
 """CPU of importing a client, in a fresh interpreter that has imported nothing but ``time``.
 
-Each imports what a service that reads and writes names at its top. Loaded in workers only.
+Each statement imports what a service that reads and writes records needs. Loaded in workers only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STATEMENTS = {
 
 
 def timed(job: Job) -> Outcome:
-    """The best of three, as caches of files fill in the first."""
+    """Return the best of three runs, as the first one fills file caches."""
     statement = STATEMENTS[job.entry]
     code = f"import time\na = time.process_time()\n{statement}\nprint(time.process_time() - a)"
     found = []

@@ -48,7 +48,7 @@ def send(job: Job) -> Outcome:
 
 
 def _send(producer: Any, job: Job, count: int) -> int:
-    """Futures kept and waited for in order, one window after the next was sent."""
+    """Keep futures and wait for them in order, each window after the next one was sent."""
     send, topic, done = producer.send, job.topic, 0
     before: list[Any] = []
     for chunk in itertools.chain(windows(job.size, count, job.window), ([],)):

@@ -1,7 +1,7 @@
 """kclient's entries for reading. Loaded in a worker process only; measures, and decides nothing.
 
 The consumer reads the warm-up topic to its end first. The watch starts right before the measured
-topics are assigned, so that nothing of them was fetched ahead unmeasured.
+topics are assigned, so that none of their records was fetched before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _measured(job: Job, read: Read) -> Outcome:
 
 
 def _measured_in_group(job: Job, read: Read) -> Outcome:
-    """Subscribed, with automatic commits; the watch starts when the partitions are there."""
+    """Subscribe, with automatic commits; the watch starts when the partitions are assigned."""
 
     async def main() -> Outcome:
         watch, tally = Watch(), Tally(job)

@@ -1,7 +1,7 @@
 """kclient's entries for writing. Loaded in a worker process only; measures, and decides nothing.
 
 Each entry writes the warm-up first, then the measured records, each time until all of them are
-acknowledged. What an entry does with its deliveries is what its name says.
+acknowledged. An entry's name describes what it does with its deliveries.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _measured(job: Job, write: Write) -> Outcome:
 
 
 async def _send(producer: Any, job: Job, count: int) -> int:
-    """``send``, the Delivery kept and awaited in order, one window after the next was sent."""
+    """``send``; keep deliveries and await them in order, each window after the next was sent."""
     send, topic, done = producer.send, job.topic, 0
     before: list[Any] = []
     for chunk in itertools.chain(windows(job.size, count, job.window), ([],)):
@@ -94,7 +94,7 @@ async def _enqueue(producer: Any, job: Job, count: int) -> int:
 
 
 async def _enqueue_nowait(producer: Any, job: Job, count: int) -> int:
-    """Not kept, not awaited; the loop gets a turn per window, a full buffer is waited for."""
+    """Keep and await no Delivery; yield to the loop per window, and wait if the buffer is full."""
     put, topic = producer.enqueue_nowait, job.topic
     for chunk in windows(job.size, count, job.window // 10):
         for value in chunk:
@@ -153,7 +153,7 @@ def tasks(job: Job) -> Outcome:
 
 
 def send_arrow(job: Job) -> Outcome:
-    """Tables are made beforehand: data that is in columns already is what this entry is for."""
+    """Make tables beforehand: this entry is for data that is in columns already."""
     if not hasattr(kclient.Producer, "send_arrow"):
         raise NotRun("this version of kclient has no Producer.send_arrow")
     import pyarrow

@@ -1,7 +1,7 @@
 """One record at a time, linger 0: how long until it is acknowledged, and until it is received.
 
-All clients in one module, so that the loops can be seen to be equal. Each takes the time around
-one record, in wall time; the next begins when it is done. Loaded in workers only.
+All clients are in one module, which shows that their loops are equal. Each measures the wall time
+of one record; the next one begins when that is done. Loaded in workers only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE = 10.0
 
 
 def figures(job: Job, watch: Watch, times: list[float]) -> Outcome:
-    """Percentiles beside the usual figures."""
+    """Return percentiles beside the usual figures."""
     cuts = statistics.quantiles(times, n=100, method="inclusive")
     outcome = watch.outcome(job.records)
     return outcome | {"p50_us": cuts[49] * 1e6, "p99_us": cuts[98] * 1e6}
@@ -102,7 +102,7 @@ def confluent_aio(job: Job) -> Outcome:
 
 
 def confluent(job: Job) -> Outcome:
-    """``produce``, then ``poll`` until its delivery report came."""
+    """``produce``, then ``poll`` until its delivery report arrives."""
     from confluent_kafka import Producer
 
     from benchmarks.clients.confluent_entries import producer_settings

@@ -1,4 +1,4 @@
-"""Runs an adapter's coroutine on the loop that the job asks for. Loaded in workers only."""
+"""Runs an adapter's coroutine on the loop that the job names. Loaded in workers only."""
 
 from __future__ import annotations
 

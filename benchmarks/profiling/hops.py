@@ -1,8 +1,8 @@
-"""Which hop of a record's journey a function of kclient belongs to: data, and one look-up.
+"""Maps functions of kclient to the hops of a record's journey: a table of rules, and one look-up.
 
 The hops are those of ARCHITECTURE.md's two journeys. Rules are tried in order: a module below
-``kclient`` and a function in it, both as regular expressions. What no rule knows is shown as "other
-kclient", so that a new file is noticed.
+``kclient`` and a function in it, both as regular expressions. A function that matches no rule is
+shown as "other kclient", so that a new file is noticed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """A hop, and what belongs to it."""
+    """A hop, and the functions that belong to it."""
 
     hop: str
     module: str
@@ -118,7 +118,7 @@ READS = re.compile(r"_read_ready|recv_into|data_received")
 
 
 def hop_of(module: str, function: str, out: bool) -> str:
-    """The hop of a function, ``OTHER`` if no rule knows it."""
+    """Return the hop of a function, ``OTHER`` if no rule matches."""
     for rule in OUT_RULES if out else IN_RULES:
         if re.search(rule.module, module) and re.search(rule.function, function):
             return rule.hop

@@ -1,9 +1,9 @@
 """``--profile``: runs entries of kclient unprofiled and under py-spy, and shows microseconds by
 hop.
 
-py-spy stops the process some thousand times per second of its CPU and reads the Python and the
-native stack from outside: no hook in the code, so that cheap functions don't look dear. A hop's
-share of the samples, times the CPU of the unprofiled runs, is what is shown. Used by ``__main__``.
+py-spy stops the process ``RATE`` times per second and reads the Python and the native stack from
+outside: there is no hook in the code that would make cheap functions look expensive. What is shown
+is a hop's share of the samples, times the CPU of the unprofiled runs. Used by ``__main__``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RATE, ROUNDS, TOP = 500, 3, 12
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One entry: unprofiled CPU per record, profiled one, and where the samples were."""
+    """One entry: CPU per record without and with the profiler, and where the samples were."""
 
     entry: str
     cpu_us: float
@@ -53,7 +53,7 @@ class Profile:
 
 
 def profile(options: argparse.Namespace) -> int:
-    """All of it; returns the exit status."""
+    """Profile the chosen entries and show the result; return the exit status."""
     spy = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if spy is None:
         sys.stderr.write("--profile needs py-spy: pip install 'kclient[bench]'\n")
@@ -77,7 +77,7 @@ def profile(options: argparse.Namespace) -> int:
 
 
 def chosen(only: str | None) -> list[tuple[str, list[str], dict[str, str]]]:
-    """Cells with those of their entries that have ``only`` in their name, and their hops."""
+    """Return cells with their entries that have ``only`` in the name, and their hops."""
     found = []
     for cell, entries, hops in GROUPS:
         mine = [entry for entry in entries if (only or "").lower() in entry.lower()]
@@ -103,7 +103,7 @@ def _profile(session: Session, spy: str, cell_name: str, entry: str) -> Profile:
 
 
 def _spy(spy: str, job: Job, out: bool) -> tuple[Tally, float]:
-    """Samples, and CPU per record of the run that they come from."""
+    """Run ``job`` under py-spy; return the samples, and the CPU per record of that run."""
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "stacks"
         command = [spy, "record", "--native", "--full-filenames", "--rate", str(RATE)]
@@ -134,7 +134,7 @@ def _profiled_cost(output: str) -> float:
 
 
 def show(console: Console, found: list[Profile], hops: dict[str, str]) -> None:
-    """A row per hop, a column per entry; below it the functions with the most samples."""
+    """Print a row per hop and a column per entry, then the functions with the most samples."""
     table = Table(title="CPU us/record by hop", title_style="bold", title_justify="left")
     table.add_column("hop")
     for one in found:

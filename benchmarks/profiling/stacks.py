@@ -1,8 +1,8 @@
 """Folded stacks of py-spy, read and counted per hop.
 
-The innermost frame that belongs to kclient decides, so what CPython, asyncio or a codec does is
-booked where kclient called it. Compiled functions are frames like others, as py-spy looks at the
-native stack. Pure: text in, counts out.
+A sample is attributed to its innermost frame in kclient, so time in CPython, asyncio or a codec
+counts for the function of kclient that called it. Compiled functions have frames like others, as
+py-spy reads the native stack. Pure: text in, counts out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONCE = (
     "TcpDialer.",
 )
 _HELPER = re.compile(r"^__Pyx|^_?_?Py_")
-"""Cython's and CPython's helpers are inlined anywhere: the file that they name is by chance."""
+"""Cython's and CPython's helpers are inlined anywhere: the file that they name is arbitrary."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Tally:
 
 
 def count(lines: Iterable[str], out: bool) -> Tally:
-    """Samples of the measured window: those below the loop's run, but for imports."""
+    """Count the samples of the measured window: those inside ``run_on_loop``, except imports."""
     tally = Tally()
     for line in lines:
         text, _, samples = line.rstrip().rpartition(" ")
@@ -55,16 +55,16 @@ def count(lines: Iterable[str], out: bool) -> Tally:
 
 
 def _is_measured(frames: list[str]) -> bool:
-    """Under ``run_on_loop``, and not what happens once: imports, the values' pool, the set-up."""
+    """Whether it is inside ``run_on_loop``, and not an import, the values' pool or the set-up."""
     if not any(frame.startswith("run_on_loop ") for frame in frames):
         return False
     return not any(frame.startswith(_ONCE) for frame in frames)
 
 
 def place(frames: list[str], out: bool) -> tuple[str, str]:
-    """Hop and function of a stack, outermost frame first.
+    """Return hop and function of a stack, whose outermost frame is first.
 
-    What belongs to no hop, such as the clock, is booked to that of its caller.
+    A function without a hop, such as the clock, counts for the hop of its caller.
     """
     if any(frame.startswith("gc_collect_main") for frame in frames):
         return COLLECTOR, COLLECTOR
@@ -93,7 +93,7 @@ def place(frames: list[str], out: bool) -> tuple[str, str]:
 
 
 def module_of(path: str) -> str | None:
-    """``producer/append`` of a source, a generated source or a compiled module; None for others."""
+    """Return ``producer/append`` for a source, generated source or compiled module, else None."""
     found = _OURS.search(path)
     if found is None:
         return None
@@ -108,7 +108,7 @@ def function_name(function: str) -> str:
 
 
 def _plain(function: str) -> str:
-    """Cython's mangled names, as far as they say something."""
+    """Return a readable name for those of Cython's mangled names that carry information."""
     if function.startswith("__pyx_tp_new"):
         return f"new {function.rpartition('_')[2]}"
     if function.startswith("__pyx_tp_dealloc"):
