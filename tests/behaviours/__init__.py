@@ -1,1 +1,1 @@
-"""Named behaviours of the clients, the same on the embedded cluster and on real Apache Kafka."""
+"""Named behaviours of the clients, equal on the embedded cluster and on real Apache Kafka."""

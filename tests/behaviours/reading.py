@@ -1,4 +1,4 @@
-"""Steps that the consumer's behaviours share: write some records, read so many, sort them."""
+"""Common steps of the consumer's behaviours: write records, read a number of them, sort them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def write(out: Any, topic: str, values: Iterable[bytes | None], partitions
 
 
 async def read(consumer: Any, count: int) -> list[Any]:
-    """Poll until ``count`` records came; fails if others come, or too few."""
+    """Poll until ``count`` records came; fail on more or fewer."""
     records: list[Any] = []
     async with asyncio.timeout(READ_TIMEOUT):
         while len(records) < count:
@@ -26,7 +26,7 @@ async def read(consumer: Any, count: int) -> list[Any]:
 
 
 def offsets(records: Sequence[Any]) -> dict[int, list[int]]:
-    """The offsets by partition, in the order in which they came."""
+    """The offsets by partition, in order of arrival."""
     found: dict[int, list[int]] = {}
     for record in records:
         found.setdefault(record.partition, []).append(record.offset)

@@ -217,7 +217,7 @@ async def test_listing_with_internal_topics_has_all_the_others_too(admin: Any, t
     client: Admin = await admin()
     before = {t.name for t in await client.list_topics()}
     full = await client.list_topics(internal=True)
-    after = {t.name for t in await client.list_topics()}  # others may use the same cluster
+    after = {t.name for t in await client.list_topics()}  # other tests may use the same cluster
     assert name in before & after
     assert before & after <= {t.name for t in full if not t.is_internal}
     assert not (before | after) & {t.name for t in full if t.is_internal}

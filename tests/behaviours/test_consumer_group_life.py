@@ -1,6 +1,6 @@
-"""What happens to members of a group, on every kind of broker: callbacks, refusals, new partitions.
+"""Events in the life of group members, on every kind of broker: callbacks, errors, new partitions.
 
-Shares and commits in a quiet group are in ``test_consumer_groups``.
+Assignments and commits in a stable group are in ``test_consumer_groups``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def test_what_a_callback_raises_reaches_the_next_call_and_the_consumer_goe
 
 async def test_who_unsubscribes_leaves_at_once_and_may_come_back(broker, topic) -> None:
     name = await topic(partitions=4)
-    how = {**SETTINGS, "session_timeout": 30.0}  # nobody waits for a session's end
+    how = {**SETTINGS, "session_timeout": 30.0}  # without waiting for the session to expire
     async with (
         member(broker.bootstrap, name, name, **how) as first,
         kclient.Consumer(broker.bootstrap, name, group=name, **how) as second,

@@ -24,7 +24,7 @@ SETTINGS: Any = {
 
 async def until(condition: Callable[[], bool]) -> None:
     """The test as a whole has a limit."""
-    while not condition():  # noqa: ASYNC110 - a client tells nobody
+    while not condition():  # noqa: ASYNC110 - a client has no event for it
         await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Consumers in a group, on every kind of broker: shares, hand-overs, commits."""
+"""Consumers in a group, on every kind of broker: assignments, hand-overs, commits."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ async def member(
 
 async def until(condition: Any, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - there is nothing to be told by
+        while not condition():  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.02)
 
 
 def shared(members: list[Member], name: str, partitions: int) -> bool:
-    """Whether each partition has one owner, and each member some."""
+    """Whether each partition has one owner, and each member owns some."""
     owned = sorted(part.partition for one in members for part in one.owned if part.topic == name)
     return all(one.owned for one in members) and owned == list(range(partitions))
 

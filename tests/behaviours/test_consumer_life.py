@@ -1,4 +1,4 @@
-"""A consumer from start to close, and how it refuses, on every kind of broker."""
+"""A consumer from start to close, and its errors, on every kind of broker."""
 
 from __future__ import annotations
 

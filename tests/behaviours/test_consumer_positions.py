@@ -105,10 +105,10 @@ async def test_a_seek_overtakes_a_fetch_that_is_under_way(topic, producer, consu
     await write(out, name, [b"v"] * 5)
     back = await consumer(name, auto_offset_reset=START, fetch_max_wait=0.2)
     await read(back, 5)
-    waiting = asyncio.ensure_future(back.poll(timeout=10.0))  # parked at the end, at the broker
+    waiting = asyncio.ensure_future(back.poll(timeout=10.0))  # its fetch waits at the broker
     await asyncio.sleep(0.05)
     back.seek(TopicPartition(name, 0), 2)
-    await out.send(name, b"v")  # answers the old question
+    await out.send(name, b"v")  # completes the fetch from before the seek
     assert (await waiting)[0].offset == 2
 
 
@@ -203,7 +203,7 @@ async def test_pausing_keeps_what_was_fetched_and_loses_nothing(topic, producer,
         assert await back.poll(timeout=0) == []
         back.resume()
     assert offsets(seen) == {0: list(range(100))}
-    assert back.metrics()["consumer.fetches"] < 20  # not fetched anew each time
+    assert back.metrics()["consumer.fetches"] < 20  # not fetched again each time
 
 
 async def test_pausing_in_the_middle_of_a_loop(topic, producer, consumer) -> None:
@@ -253,7 +253,7 @@ async def test_assigning_anew_keeps_the_position_of_what_stays(topic, producer, 
     assert offsets(await read(back, 16)) == {0: list(range(4, 10)), 1: list(range(10))}
     back.assign([second])
     assert back.positions() == {second: 10}
-    back.assign([first, second])  # what was taken away begins anew
+    back.assign([first, second])  # what was removed starts from the reset policy again
     assert offsets(await read(back, 10)) == {0: list(range(10))}
 
 
@@ -368,7 +368,7 @@ async def test_partitions_that_are_added_later_are_read_from_their_beginning(
     await (await admin()).create_partitions({name: 3})
     out = await producer(metadata_max_age=0.2)
     async with asyncio.timeout(20.0):
-        # The view is refreshed five times a second, and nothing tells when.
+        # The metadata is refreshed five times a second, without an event for it.
         while len(await out.partitions_for(name)) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     await out.send(name, b"in the new one", partition=2)
@@ -398,7 +398,7 @@ async def test_a_topic_that_is_made_anew_is_read_from_its_beginning(
 
 
 async def remade(boss, name: str) -> None:
-    """Create ``name`` as soon as its predecessor is gone."""
+    """Create ``name`` as soon as its predecessor is deleted."""
     from kclient.admin import NewTopic
     from kclient.broker_errors import TopicAlreadyExists
 

@@ -109,7 +109,7 @@ async def test_poll_with_timeout_zero_does_not_wait(topic, producer, consumer) -
     back = await consumer(name, auto_offset_reset=START)
     records: Sequence[Any] = []
     async with asyncio.timeout(10.0):
-        while not records:  # other tasks get their turns all the same
+        while not records:  # other tasks run all the same
             records = await back.poll(timeout=0)
     assert len(records) == 1
 
@@ -255,7 +255,7 @@ async def test_partitions_take_turns(topic, producer, consumer) -> None:
     while len(served) < 30:
         records = await back.poll(max_records=10, timeout=5.0)
         served += sorted({record.partition for record in records})
-        await asyncio.sleep(0.002)  # leaves room for all partitions to be fetched
+        await asyncio.sleep(0.002)  # leaves time for all partitions to be fetched
     assert min(served[6:].count(index) for index in range(3)) >= 6
 
 
@@ -389,12 +389,12 @@ async def test_a_loop_that_never_waits_lets_other_tasks_run(topic, producer, con
         left -= 1
         if not left:
             break
-        until = time.perf_counter() + 0.00002  # the user's own work, which never waits
+        until = time.perf_counter() + 0.00002  # the application's work, which never waits
         while time.perf_counter() < until:
             pass
     running = False
     await counting
-    assert turns - before >= 6  # 40 ms, a turn every 5
+    assert turns - before >= 6  # 40 ms, a loop iteration every 5
 
 
 @pytest.mark.parametrize("message_format", ["0.9.0", "0.10.2"])
@@ -402,7 +402,7 @@ async def test_a_loop_that_never_waits_lets_other_tasks_run(topic, producer, con
 async def test_message_sets_of_old_topics_are_read(
     broker, topic, producer, consumer, message_format: str, codec: str
 ) -> None:
-    # Releases before 3.0 store topics in the format that they are told to; later ones in v2 only.
+    # Releases before 3.0 store topics in the configured format; later ones in v2 only.
     old = broker.version < (3, 0, 0)
     name = await topic(**({"message_format_version": message_format} if old else {}))
     out = await producer(idempotence=False, compression=codec, batch_size=1000)

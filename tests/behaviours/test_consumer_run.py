@@ -26,7 +26,7 @@ ONCE = Retries(max_attempts=1)
 
 
 class Handler:
-    """Notes the values that it is called with; fails on some."""
+    """A handler that notes the values it is called with, and fails on some."""
 
     def __init__(self, *bad: bytes, seconds: float = 0.0) -> None:
         self.bad = bad
@@ -49,7 +49,7 @@ class Handler:
         self.news.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many different values were handled."""
+        """Wait until ``count`` different values were handled."""
         async with asyncio.timeout(READ_TIMEOUT):
             while len(set(self.values)) < count:
                 self.news.clear()

@@ -19,7 +19,7 @@ def values(records) -> list[bytes]:
 
 
 async def caught_up(consumer, partition: TopicPartition, offset: int) -> None:
-    """Poll, getting nothing, until the position is ``offset``."""
+    """Poll without getting records until the position is ``offset``."""
     async with asyncio.timeout(20.0):
         while await consumer.position(partition) < offset:
             assert await consumer.poll(timeout=0.1) == []
@@ -135,7 +135,7 @@ async def test_a_log_of_aborted_records_only_is_passed(broker, topic, consumer) 
     await caught_up(back, TopicPartition(name, 0), 21)
     fetches = back.metrics()["consumer.fetches"]
     await back.poll(timeout=0.5)
-    assert back.metrics()["consumer.fetches"] - fetches <= 8  # it rests there, and doesn't spin
+    assert back.metrics()["consumer.fetches"] - fetches <= 8  # it stays there, and doesn't spin
 
 
 async def test_a_transaction_over_several_partitions(broker, topic, consumer) -> None:

@@ -27,7 +27,7 @@ SECONDS = 60.0
 
 
 class Pool:
-    """Deals tasks out in turn, and remembers what it was told."""
+    """Assigns tasks round-robin, and keeps the callbacks that it got."""
 
     def __init__(self, name: str = "in-turn", type: str = "test-pool") -> None:
         self.name = name
@@ -61,7 +61,7 @@ def tasks_of(assignment: kclient.GroupAssignment) -> list[str]:
 
 @pytest.fixture
 async def joining(broker) -> AsyncIterator[Callable[..., Any]]:
-    """Makes members of one group, and closes them at the end."""
+    """Create members of one group, and close them at the end."""
     group = f"pool-{uuid.uuid4().hex[:8]}"
     async with AsyncExitStack() as stack:
 
@@ -76,7 +76,7 @@ async def joining(broker) -> AsyncIterator[Callable[..., Any]]:
 
 
 async def shared(*members: kclient.GroupMember) -> dict[str, int]:
-    """Wait until all tasks are shared out in one generation among these; who has each."""
+    """Wait until one generation of these members has all tasks; return each member's tasks."""
     async with asyncio.timeout(SECONDS):
         while True:
             found = [member.assignment for member in members]
@@ -164,7 +164,7 @@ async def test_a_static_member_comes_back_and_the_others_do_not_notice(joining, 
     other = Pool()
     second = await joining(other, group_instance_id="two", session_timeout=30.0)
     await shared(member, second)
-    await second.joined(SECONDS)  # and has been told so
+    await second.joined(SECONDS)  # and has been notified of it
     count, generation = len(other.told), second.generation
     for _ in range(3):
         await member.close()

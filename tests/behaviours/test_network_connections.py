@@ -1,4 +1,4 @@
-"""What the network room promises, on any broker: negotiation, order, lanes, limits, time-outs."""
+"""The network package on any broker: negotiation, order, lanes, limits, time-outs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def network(broker: Broker) -> AsyncIterator[NetworkFactory]:
 
 
 async def leader_of(client: NetworkClient, topic: str) -> int:
-    """The leader of partition 0, once it serves it; the client knows the brokers afterwards."""
+    """Return partition 0's leader once it serves that; the client then knows the brokers."""
     async with asyncio.timeout(20.0):
         while True:
             metadata: MetadataResponse = await client.send(
@@ -93,7 +93,7 @@ async def leader_of(client: NetworkClient, topic: str) -> int:
 
 
 def parked_fetch(topic: str, max_wait_ms: int) -> FetchRequest:
-    """A fetch that an empty topic answers after ``max_wait_ms`` only."""
+    """A fetch whose response an empty topic delays for ``max_wait_ms``."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -292,7 +292,7 @@ async def test_a_tls_client_is_refused_by_a_plaintext_listener_with_a_hint(
 
 @pytest_asyncio.fixture
 async def tls_listener(broker: Broker) -> AsyncIterator[tuple[str, Security]]:
-    """A TLS listener and how to trust it: the broker's own, or one of a scripted broker."""
+    """A TLS listener and the settings that trust it: the broker's own, or a scripted broker's."""
     if broker.tls_bootstrap is not None:
         yield broker.tls_bootstrap, Security.tls(ca_file=tls.certificate())
         return

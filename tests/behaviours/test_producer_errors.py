@@ -1,4 +1,4 @@
-"""What can go wrong ends in one typed error in time, and the producer stays usable."""
+"""Each failure ends in one typed error in time, and the producer stays usable."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_a_compacted_topic_refuses_records_without_a_key(
     with pytest.raises(KafkaError) as caught:
         await out.send(name, b"v")
     if broker.version < (2, 4, 0):
-        assert isinstance(caught.value, DeliveryTimedOut)  # it says CORRUPT_MESSAGE: try again
+        assert isinstance(caught.value, DeliveryTimedOut)  # CORRUPT_MESSAGE is retriable
     else:
         assert type(caught.value).__name__ == "InvalidRecord"
     assert caught.value.maybe_written is False
@@ -157,7 +157,7 @@ async def test_flush_raises_one_error_with_the_count(topic: Any, producer: Any) 
     assert caught.value.count == 3
     assert all(isinstance(error, MessageTooLarge) for error in caught.value.errors)
     assert good.exception() is None and all(d.exception() for d in deliveries)
-    await out.flush()  # told once
+    await out.flush()  # raised once
 
 
 async def test_flush_also_tells_earlier_failures_that_nobody_looked_at(
@@ -165,7 +165,7 @@ async def test_flush_also_tells_earlier_failures_that_nobody_looked_at(
 ) -> None:
     name, out = await topic(max_message_bytes=1000), await producer(linger=0.0)
     out.enqueue_nowait(name, b"x" * 2000)
-    await out.send(name, b"v")  # goes after it, so that it has failed when this is there
+    await out.send(name, b"v")  # sent after it: when this is written, that has failed
     assert out.metrics()["producer.unseen_failures"] == 1
     with pytest.raises(FlushFailed):
         await out.flush()

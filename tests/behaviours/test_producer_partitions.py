@@ -1,4 +1,4 @@
-"""Which partition a record lands on, and what is kept when topics change."""
+"""Which partition a record goes to, and what stays when topics change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_records_without_a_key_spread_over_all_partitions(topic: Any, prod
 
 
 class LastPartition:
-    """A partitioner of one's own."""
+    """A custom partitioner."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         return partition_count - 1
@@ -88,7 +88,7 @@ async def test_added_partitions_are_used_and_sent_records_stay(
         while True:
             if len(await out.partitions_for(name)) == 3:
                 break
-            await asyncio.sleep(0.05)  # the metadata's age is the condition
+            await asyncio.sleep(0.05)  # until metadata_max_age has passed
     meta = await out.send(name, b"late", partition=2)
     assert (meta.partition, meta.offset) == (2, 0)
     records = await read(consumer, name, 2)

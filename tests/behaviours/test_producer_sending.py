@@ -1,4 +1,4 @@
-"""The ways in and their promises: send, enqueue, send_many, flush, close, cancellation, looking."""
+"""The producer's methods and their promises: send, enqueue, flush, close, cancellation, metrics."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_enqueue_nowait_refuses_where_there_is_no_room(topic: Any, produce
             taken += 1
     assert 10 < taken < 25
     await out.flush()
-    out.enqueue_nowait(name, b"x" * 200)  # there is room again
+    out.enqueue_nowait(name, b"x" * 200)  # there is memory again
     await out.flush()
 
 
@@ -206,7 +206,7 @@ async def test_send_many_takes_an_async_iterable(topic: Any, producer: Any, cons
 
 
 class Name(StrEnum):
-    """Text that isn't a plain str."""
+    """A subclass of str."""
 
     KEY = "key"
 
@@ -264,7 +264,7 @@ async def test_send_many_says_which_record_could_not_be_placed(producer: Any) ->
 
 
 class Pair(NamedTuple):
-    """Looks like a (key, value) tuple; might as well be a value."""
+    """A tuple subclass: it may be a (key, value) pair, or a value."""
 
     key: bytes
     value: bytes
@@ -375,7 +375,7 @@ async def test_metrics_and_health_tell_what_happened(topic: Any, producer: Any) 
 
 
 class Watcher:
-    """Keeps batch events."""
+    """An observer that keeps batch events."""
 
     def __init__(self) -> None:
         self.delivered: list[BatchDelivered] = []

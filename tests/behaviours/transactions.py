@@ -1,7 +1,7 @@
-"""Writes transactions for the consumer's behaviours, without kclient's producer.
+"""Write transactions for the consumer's behaviours, without kclient's producer.
 
 On real Kafka by confluent-kafka's transactional producer; on the embedded cluster, which has no
-transaction coordinator, as the batches and markers that its work would leave in the log.
+transaction coordinator, as the batches and markers that one would leave in the log.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ class Transaction(Protocol):
     """One open transaction."""
 
     async def write(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
-        """Append ``values``, and wait until they are there."""
+        """Append ``values``, and wait until they are written."""
         ...
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort it: the coordinator's word; the markers may follow a moment later."""
+        """Commit or abort it; the markers may follow the coordinator's response a moment later."""
         ...
 
 
 async def begin(broker: Any) -> Transaction:
-    """A new transaction of a new producer."""
+    """Begin a transaction of a new producer."""
     if broker.kind == "embedded":
         return EmbeddedTransaction(broker.cluster)
     return await asyncio.to_thread(ConfluentTransaction, broker.bootstrap)
 
 
 async def transact(broker: Any, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
-    """One whole transaction with its marker, in partition 0, where none is open."""
+    """Write one whole transaction with its marker to partition 0, where none is open."""
     transaction = await begin(broker)
     await transaction.write(topic, values)
     await transaction.end(commit=commit)
@@ -68,7 +68,7 @@ def _await_marker(bootstrap: str, topic: str) -> None:
 
 
 class ConfluentTransaction:
-    """By librdkafka, against a real coordinator."""
+    """A transaction by librdkafka, against a real coordinator."""
 
     def __init__(self, bootstrap: str) -> None:
         import confluent_kafka
@@ -98,7 +98,7 @@ class ConfluentTransaction:
 
 
 class EmbeddedTransaction:
-    """What a coordinator would have left in the logs."""
+    """A transaction as a coordinator would have left it in the logs."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster

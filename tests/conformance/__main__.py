@@ -1,8 +1,8 @@
-"""What both sides answer to scenarios whose names contain one of the words, and the differences.
+"""Print the differences of both sides in the scenarios whose names contain one of the words.
 
     python -m tests.conformance [WORD ...] [--full] [--real]
 
-`--full` prints all of Kafka's answers as well; `--real` only those, without the embedded cluster.
+`--full` prints all of Kafka's responses too; `--real` only those, without the embedded cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPTIONS = {"--full", "--real"}
 
 
 async def show(scenario: Scenario, real: Place, options: set[str]) -> None:
-    """Print one scenario."""
+    """Play one scenario, and print the result."""
     ours: Transcript | None = None
     rules, found = load(), ""
     try:

@@ -1,4 +1,4 @@
-"""Plays a scenario on both sides and tells where they differ, as a diff of field paths."""
+"""Play a scenario on both sides and return where they differ, as a diff of field paths."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ async def play(scenario: Scenario, place: Place, token: str) -> Transcript:
 
 
 def difference(ours: Transcript, theirs: Transcript, rules: list[Rule]) -> str:
-    """A unified diff, from Kafka's answers to ours; empty if they agree."""
+    """A unified diff, from Kafka's responses to ours; empty if they agree."""
     mine, real = (list(render(normalised(one, rules))) for one in (ours, theirs))
     lines = difflib.unified_diff(real, mine, "Apache Kafka", "embedded", "", "", _CONTEXT, "")
     return "\n".join(lines)
 
 
 def missing_codes(scenario: Scenario, theirs: Transcript) -> list[str]:
-    """Error codes that a scenario is there to show, and that Kafka didn't answer."""
+    """Error codes that a scenario is there to show, and that Kafka didn't return."""
     seen = "\n".join(render(theirs.exchanges))
     return sorted(code_name(one) for one in scenario.codes if f"= {code_name(one)}" not in seen)
 
 
 def shown_codes(theirs: Transcript) -> set[ErrorCode]:
-    """All error codes that Kafka answered."""
+    """All error codes that Kafka returned."""
     seen = "\n".join(render(theirs.exchanges))
     return {one for one in ErrorCode if one and f"= {code_name(one)}" in seen}
 
 
 def render(exchanges: list[Exchange]) -> Iterator[str]:
-    """One line per field: number of the exchange, what was asked, path, value."""
+    """One line per field: number of the exchange, request, path, value."""
     for number, exchange in enumerate(exchanges, 1):
         head = f"{number} {exchange.asked}"
         if isinstance(exchange.answer, str):

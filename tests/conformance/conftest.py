@@ -14,7 +14,7 @@ from tests.support.nodes import three_nodes
 
 
 def _demand_release(config: pytest.Config) -> None:
-    """The embedded cluster is one release on the wire, so it is compared with no other."""
+    """The embedded cluster is one release on the wire, so it is only compared with that."""
     if config.getoption("--broker") != RELEASE or "KCLIENT_TEST_BOOTSTRAP" in os.environ:
         pytest.fail(f"conformance is agreement with a broker of ours: run with --broker {RELEASE}")
 

@@ -1,7 +1,7 @@
-"""Where the embedded cluster is known to answer otherwise than Apache Kafka, and why.
+"""Where the embedded cluster is known to respond differently from Apache Kafka, and why.
 
-`test_agreement.py` expects these scenarios to differ, strictly: one that agrees has to leave the
-list. Nothing else may be left out of the comparison.
+`test_agreement.py` expects these scenarios to differ, strictly: one that agrees must be removed
+from the list. Nothing else may be left out of the comparison.
 """
 
 from __future__ import annotations

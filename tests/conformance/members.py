@@ -1,6 +1,6 @@
-"""Members of classic groups for scenarios: the requests they send, and where they stand.
+"""Members of classic groups for scenarios: the requests they send, and their state.
 
-`Member` keeps id and generation from the answers, so that a scenario says only what matters to it.
+`Member` keeps id and generation from the responses: a scenario names only what matters to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.conformance.run import CLIENT_ID, Pending, Run, until
 SESSION_MS = 30_000
 REBALANCE_MS = 60_000
 GROUP = 0
-"""The kind of a key that is a group."""
+"""The key type of a group's coordinator."""
 MEMBER_ID_REQUIRED = 79
 JOIN, SYNC, HEARTBEAT = 9, 5, 4
 """The versions that members speak where a scenario doesn't care."""
@@ -37,7 +37,7 @@ _NOT_YET = (
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says that it wants, in version 0 of the consumers' protocol."""
+    """A consumer's subscription, in version 0 of the consumer protocol."""
     names = b"".join(struct.pack(">h", len(one)) + one.encode() for one in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
@@ -52,7 +52,7 @@ def join(
     session_ms: int = SESSION_MS,
     reason: str | None = None,
 ) -> JoinGroupRequest:
-    """A request to join."""
+    """A JoinGroup request."""
     offered = {"range": subscription()} if protocols is None else protocols
     return JoinGroupRequest(
         group,
@@ -76,24 +76,24 @@ def sync(
     kind: str | None = "consumer",
     protocol: str | None = "range",
 ) -> SyncGroupRequest:
-    """A request for the assignment, with all of them where the leader sends it."""
+    """A SyncGroup request; the leader's has the assignments of all members."""
     given = [SyncGroupRequestAssignment(who, what) for who, what in (assignments or {}).items()]
     return SyncGroupRequest(group, generation, member_id, instance, kind, protocol, given)
 
 
 def leave(group: str, *members: tuple[str, str | None]) -> LeaveGroupRequest:
-    """A request of version 3 or later: member ids, and instance ids of static members."""
+    """A LeaveGroup request of version 3 or later: member ids, instance ids of static members."""
     return LeaveGroupRequest(group, members=[MemberIdentity(*one) for one in members])
 
 
 class Member:
-    """One member, over a connection of its own, with a client id that tells it from others.
+    """One member, over a connection of its own, with a client id of its own.
 
     Attributes:
-        id: As the coordinator called it; empty before.
-        generation: Of the last join.
-        protocol: That was chosen then.
-        leads: Whether it was made the leader then.
+        id: The member id from the coordinator; empty before.
+        generation: The generation of the last join.
+        protocol: The protocol that was chosen then.
+        leads: Whether it became the leader then.
     """
 
     def __init__(self, run: Run, group: str, *, node: int = 1, **joining: Any) -> None:
@@ -110,8 +110,8 @@ class Member:
     async def begin_join(self, note: str = "", *, version: int = JOIN) -> Pending:
         """Send a request to join; returns when the coordinator knows the member.
 
-        A new member first fetches its id, unrecorded. The request of one that it knew already
-        may still be on its way: see `rebalancing`.
+        A new member first fetches its id, unrecorded. The request of a member that the
+        coordinator knew already may still be in flight: see `rebalancing`.
         """
         instance = self.joining.get("instance")
         if not self.id and version >= 4 and instance is None:
@@ -131,7 +131,7 @@ class Member:
         return pending
 
     async def rebalancing(self) -> None:
-        """Wait until the coordinator has begun a rebalance: others hear of it from now on."""
+        """Wait until the coordinator has begun a rebalance: heartbeats of others now report it."""
 
         async def has_begun() -> bool:
             return (await self._described()).group_state == "PreparingRebalance"
@@ -148,11 +148,11 @@ class Member:
         return described
 
     async def joined(self, pending: Pending) -> Any:
-        """Record the answer of a join, and remember what it says."""
+        """Record the response to a join, and keep its fields."""
         return self._note(await pending.answer())
 
     async def join(self, note: str = "", *, version: int = JOIN) -> Any:
-        """Join, recorded."""
+        """Join, and record the response."""
         return await self.joined(await self.begin_join(note, version=version))
 
     def _note(self, found: Any) -> Any:
@@ -163,18 +163,18 @@ class Member:
         return found
 
     async def sync(self, note: str = "", *, version: int = SYNC, **more: Any) -> Any:
-        """Fetch the assignment, recorded."""
+        """Fetch the assignment, and record the response."""
         return await self.peer.ask(self.sync_request(**more), version, note)
 
     def sync_request(self, **more: Any) -> SyncGroupRequest:
-        """The request for it."""
+        """The SyncGroup request of `sync`."""
         more.setdefault("instance", self.joining.get("instance"))
         more.setdefault("protocol", self.protocol)
         more.setdefault("kind", self.joining.get("kind", "consumer"))
         return sync(self.group, self.generation, self.id, **more)
 
     async def heartbeat(self, note: str = "", *, version: int = HEARTBEAT) -> Any:
-        """A heartbeat, recorded."""
+        """Send a heartbeat, and record the response."""
         beat = HeartbeatRequest(self.group, self.generation, self.id, self.joining.get("instance"))
         return await self.peer.ask(beat, version, note)
 
@@ -196,9 +196,9 @@ class Member:
 
 
 async def coordinator(run: Run, group: str) -> None:
-    """Wait until a group's coordinator is there: the topic for it is made when asked for.
+    """Wait until a group has a coordinator: the first request for one creates the internal topic.
 
-    And until it knows that it is one, which is a moment later.
+    Then wait until the coordinator serves the group, which is a moment later.
     """
     wanted = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
 
@@ -214,7 +214,7 @@ async def coordinator(run: Run, group: str) -> None:
 
 
 async def new_group(run: Run, stem: str = "group") -> str:
-    """The name of a group that there isn't yet, and whose coordinator is there."""
+    """The name of a group that doesn't exist yet, once it has a coordinator."""
     group = run.name(stem)
     await coordinator(run, group)
     return group

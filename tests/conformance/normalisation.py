@@ -8,13 +8,13 @@
     symbol   ids but null, -1, the empty ones and those that `keep` names become names in the order
              in which they are first seen; `as` names their kind; of a text with a UUID in it, that
     sort     a list whose order means nothing, by the fields that `by` names
-    own      of a list of all that there is in the cluster, where that was asked for, what this run
-             made: `by` has its name in it
-    served   of a list, what the embedded cluster has, too: `by` names the field, `only` has its
-             values, and without it these are the keys of the served APIs
+    own      in a listing of all that the cluster has, only what this run created: `by` names the
+             field with the run's token in it
+    served   of a list, only what the embedded cluster has, too: `by` names the field, `only` has
+             its values; without `only` these are the keys of the served APIs
 
-A path is one of field names, with `[]` behind a list of which each element is meant; `**.` in front
-means at any depth. `proof` names a scenario for each API of the rule that differs without it.
+A path consists of field names; `[]` behind a list means each of its elements, `**.` in front means
+at any depth. `proof` names, for each API of the rule, a scenario that differs without the rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FILE = Path(__file__).with_name("normalisation.toml")
 MOST_RULES = 40
 HOWS = ("mask", "skip", "now", "symbol", "sort", "own", "served")
 _NOTHING = (None, -1, "", "00" * 16)
-"""Values that say that there is none: they are equal, or there is a difference."""
+"""Values that mean that there is none: these are always compared."""
 _NEAR_MS = 3 * 3_600_000
 _UUID = re.compile("-".join(f"[0-9a-f]{{{size}}}" for size in (8, 4, 4, 4, 12)))
 _ANYWHERE = "**."
@@ -45,7 +45,7 @@ Change: TypeAlias = Callable[[Any], Any]
 
 
 class BadRule(ValueError):
-    """A rule that can't be."""
+    """An invalid rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def load(path: Path = FILE) -> list[Rule]:
     """Read the rules, in the order in which they are applied.
 
     Raises:
-        BadRule: One lacks something, or has too much.
+        BadRule: A rule lacks a field, or has one too many.
     """
     rules = [_rule(row) for row in tomllib.loads(path.read_text())["rule"]]
     if len(rules) > MOST_RULES:
@@ -109,7 +109,7 @@ def _rule(row: dict[str, Any]) -> Rule:
 
 
 def normalised(transcript: Transcript, rules: list[Rule]) -> list[Exchange]:
-    """A copy of what was answered, with the rules applied."""
+    """A copy of the exchanges, with the rules applied."""
     names = _Names()
     out = deepcopy(transcript.exchanges)
     for exchange in out:
@@ -172,7 +172,7 @@ def _served(rule: Rule) -> Collection[Any]:
 
 
 def _now(value: Any) -> Any:
-    """Numbers that are about now, as a word."""
+    """Replace a number of milliseconds that is about now."""
     near = isinstance(value, int) and abs(value - time.time() * 1000) < _NEAR_MS
     return "<now>" if near else value
 

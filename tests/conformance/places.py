@@ -1,7 +1,7 @@
 """The two sides of a comparison: the embedded cluster, and real brokers of Apache Kafka.
 
-`conftest.py` and the command line make them. What counts is that both are configured alike: the
-embedded cluster gets the settings of the real brokers.
+`conftest.py` and the command line create them. Both must be configured alike: the embedded
+cluster gets the settings of the real brokers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KAFKAS_OWN = {"fetch.max.bytes": 55 << 20}
 
 
 OF_THREE = {"group.max.size": 4, "broker.session.timeout.ms": 4000}
-"""What the three nodes, which nobody else uses, have for the sake of scenarios: some play while a
-node is silent, before it is missed."""
+"""Settings of the three nodes, which no other suite uses: some scenarios play while a node is
+silent, before its session expires."""
 _OF_A_NODE = {
     "node.id",
     "broker.rack",
@@ -54,7 +54,7 @@ class Place(Protocol):
     """Where a scenario runs."""
 
     kind: str
-    """For reports."""
+    """The side's name in reports."""
     ids: tuple[int, ...]
     """The node ids of its brokers."""
 
@@ -65,16 +65,16 @@ class Place(Protocol):
         """Shut a broker down in order."""
 
     async def crash(self, node: int) -> None:
-        """Let a broker vanish."""
+        """Crash a broker."""
 
     async def restart(self, node: int) -> None:
-        """Bring a broker back that is down; returns when it answers."""
+        """Restart a broker that is down; returns when it responds."""
 
     async def pause(self, node: int) -> None:
-        """Let the others hear nothing of a broker, which isn't down; what clients hear is open."""
+        """Cut a running broker off from the others; whether it responds to clients is undefined."""
 
     async def resume(self, node: int) -> None:
-        """Let it go on."""
+        """End a pause."""
 
 
 class Embedded:
@@ -128,11 +128,11 @@ class OneNode:
 
 
 def one_node(bootstrap: str) -> OneNode:
-    """The shared broker; it answers idempotent producers only once its controller gave it ids."""
+    """The shared broker, once its controller has given it producer ids."""
 
     async def has_ids() -> None:
         async with asyncio.timeout(_PATIENCE), RawPeer.to(bootstrap) as peer:
-            while (await peer.call(InitProducerIdRequest(None, 60_000), 4)).error_code:  # noqa: ASYNC110 - nobody tells
+            while (await peer.call(InitProducerIdRequest(None, 60_000), 4)).error_code:  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0.05)
 
     asyncio.run(has_ids())
@@ -162,7 +162,7 @@ class ThreeNodes:
         await asyncio.to_thread(self._nodes.restart, node)
 
     async def pause(self, node: int) -> None:
-        """Not while it is the controller: others would wait for it for half a minute."""
+        """Pause it once it isn't the controller, for which others would wait for half a minute."""
         while await self._controller() == node:
             await self.stop(node)
             await self.restart(node)
@@ -181,7 +181,7 @@ class ThreeNodes:
         self._paused.discard(node)
 
     async def heal(self) -> None:
-        """Bring back what a scenario left down or silent; the next one finds all in sync."""
+        """Restart and resume what a scenario left down or silent; wait until all are in sync."""
         for node in tuple(self._paused):
             await self.resume(node)
         for node in IDS:
@@ -200,7 +200,7 @@ async def embedded(nodes: int, seed: int = 0) -> AsyncIterator[Embedded]:
 
 
 def _settings(nodes: int) -> dict[str, object]:
-    """What the real brokers have, but for what each has of its own."""
+    """The settings of the real brokers, without those that each node has of its own."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         if nodes == 1:

@@ -1,7 +1,7 @@
-"""Messages as plain dicts: every field that the version has, in words that read well in a diff.
+"""Messages as plain dicts: every field that the version has, in a form that is readable in a diff.
 
-`peer.py` records answers through it. Nothing may be left out here: record batches are taken apart
-field by field, and a CRC that is right is told as such, since it follows from the rest.
+`run.py` records responses through it. Nothing may be left out here: record batches are split into
+their fields, and a correct CRC is shown as such, since it follows from the rest.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def _value(value: Any, kind: str, name: str, version: int) -> Any:
 
 
 def code_name(code: int) -> str:
-    """As `FENCED_LEADER_EPOCH (74)`."""
+    """Name and number, as `FENCED_LEADER_EPOCH (74)`."""
     return f"{ErrorCode(code).name} ({code})"
 
 
 def batches(data: bytes) -> list[dict[str, Any]]:
-    """Record batches of format v2; what is left of a last one that was cut is told in hex."""
+    """Record batches of format v2; a last one that was cut is given in hex."""
     found: list[dict[str, Any]] = []
     start = 0
     while start < len(data):

@@ -1,7 +1,7 @@
-"""One run of a scenario: connections to the brokers, and the record of all that they answer.
+"""One run of a scenario: connections to the brokers, and the record of all responses.
 
-`ask` sends a request and records its answer; `begin` sends and lets the scenario go on, for
-requests that wait. What only prepares (`topic`, `delete_topic`, `quietly`) is not recorded.
+`ask` sends a request and records its response; `begin` only sends, for requests that wait at the
+broker. What only prepares (`topic`, `delete_topic`, `quietly`) is not recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.conformance.plain import plain
 from tests.unit.testing.raw_peer import RawPeer
 
 PATIENCE = 20.0
-"""Seconds for any one answer."""
+"""Seconds for any one response."""
 CLIENT_ID = "conformance"
 CLOSED = "the connection is closed"
 _POLL = 0.01
@@ -42,7 +42,7 @@ _EARLIEST = -2
 
 
 async def until(done: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until the answer is yes."""
+    """Poll until ``done`` returns true."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if await done():
@@ -52,12 +52,12 @@ async def until(done: Callable[[], Awaitable[bool]]) -> None:
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and what came of it.
+    """A request and its response.
 
     Attributes:
         asked: API, version and the scenario's note.
         api: Kafka's name of the API.
-        listing: It asked for all that there is in the cluster.
+        listing: Whether the request was for all that there is in the cluster.
         answer: The decoded response, or `CLOSED`, or the frame in hex.
     """
 
@@ -69,7 +69,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Transcript:
-    """All that was answered, in the order in which the scenario asked for it."""
+    """All responses, in the order in which the scenario awaited them."""
 
     token: str
     exchanges: list[Exchange] = field(default_factory=list)
@@ -93,9 +93,9 @@ class Peer:
     async def begin(
         self, request: Request, version: int, note: str = "", *, listing: bool = False
     ) -> Pending:
-        """Send a request; its answer is recorded when the scenario awaits it.
+        """Send a request; its response is recorded when the scenario awaits it.
 
-        `listing` says that it asks for all that there is in the cluster.
+        `listing` marks a request for all that there is in the cluster.
         """
         raw = await self._open()
         return Pending(self, raw, request, version, note, listing, raw.write(request, version))
@@ -103,11 +103,11 @@ class Peer:
     async def ask(
         self, request: Request, version: int, note: str = "", *, listing: bool = False
     ) -> Any:
-        """Send a request and record its answer, which is returned; None if there was none."""
+        """Send a request, record its response and return it; None if there was none."""
         return await (await self.begin(request, version, note, listing=listing)).answer()
 
     async def quietly(self, request: Request, version: int) -> Any:
-        """Send a request and return its answer, without a record of it."""
+        """Send a request and return its response, without a record of it."""
         raw = await self._open()
         async with asyncio.timeout(PATIENCE):
             return await raw.call(request, version)
@@ -127,7 +127,7 @@ class Peer:
     def record(
         self, asked: str, api: str, answer: dict[str, Any] | str, *, listing: bool = False
     ) -> None:
-        """Note an answer in the run's transcript."""
+        """Note a response in the run's transcript."""
         self._run.transcript.exchanges.append(Exchange(asked, api, answer, listing))
 
     def lost(self) -> None:
@@ -135,7 +135,7 @@ class Peer:
         self._raw = None
 
     async def reconnect(self) -> None:
-        """Close the connection, as a client does that goes away."""
+        """Close the connection, as a client that quits; the next request opens another one."""
         if self._raw is not None:
             await self._raw.__aexit__()
             self.lost()
@@ -143,7 +143,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Pending:
-    """A request that was sent; answers are awaited in the order of the requests."""
+    """A request that was sent; responses are awaited in the order of the requests."""
 
     peer: Peer
     raw: RawPeer
@@ -154,7 +154,7 @@ class Pending:
     correlation: int
 
     async def answer(self) -> Any:
-        """Wait for the answer and record it."""
+        """Wait for the response and record it."""
         kind = type(self.request)
         asked = f"{kind.NAME} v{self.version}" + (f", {self.note}" if self.note else "")
         try:
@@ -172,12 +172,12 @@ class Pending:
 
 
 class Run:
-    """A scenario's hands.
+    """The operations of a scenario.
 
     Args:
         place: Where it runs.
-        token: Makes names unique; both sides of a comparison get the same one, as the order of
-            names and their hashes decide about much.
+        token: Makes names unique; both sides of a comparison get the same one, as results depend
+            on the order of names and on their hashes.
     """
 
     def __init__(self, place: Place, token: str) -> None:
@@ -212,7 +212,7 @@ class Run:
         return self._peers[node]
 
     def peer(self, client_id: str | None = CLIENT_ID, *, node: int = 1) -> Peer:
-        """Another connection."""
+        """A further connection."""
         return Peer(self, node, client_id)
 
     async def ask(
@@ -224,18 +224,18 @@ class Run:
         node: int = 1,
         listing: bool = False,
     ) -> Any:
-        """Send a request and record its answer, which is returned; None if there was none."""
+        """Send a request, record its response and return it; None if there was none."""
         return await self.at(node).ask(request, version, note, listing=listing)
 
     async def ask_each(
         self, request: Request, *versions: int, note: str = "", listing: bool = False
     ) -> None:
-        """The same request in several versions."""
+        """Send the same request in several versions, and record the responses."""
         for version in versions:
             await self.ask(request, version, note, listing=listing)
 
     async def quietly(self, request: Request, version: int, *, node: int = 1) -> Any:
-        """Send a request and return its answer, without a record of it."""
+        """Send a request and return its response, without a record of it."""
         return await self.at(node).quietly(request, version)
 
     # Topics
@@ -272,7 +272,7 @@ class Run:
         return bytes((await self._look(name)).topic_id)
 
     async def wait_led(self, name: str, *, partitions: int = 1, node: int = 1) -> None:
-        """Wait until a broker knows a topic, with so many partitions that are led."""
+        """Wait until a broker knows a topic with that many partitions that have a leader."""
         seen: Any = None
 
         async def known() -> bool:
@@ -286,7 +286,7 @@ class Run:
             await self._wait_ready(name, one.partition_index, one.leader_id)
 
     async def _wait_ready(self, name: str, partition: int, leader: int) -> None:
-        """Wait until a leader knows that it is one: the metadata may know it sooner."""
+        """Wait until a leader serves its partition: the metadata may name it sooner."""
         wanted = ListOffsetsTopic(name, [ListOffsetsPartition(partition, -1, _EARLIEST)])
 
         async def ready() -> bool:
@@ -296,7 +296,7 @@ class Run:
         await until(ready)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic, and wait until it is gone."""
+        """Delete a topic, and wait until that has taken effect."""
         await self.quietly(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000), 6)
         await self.wait_gone(name)
 
@@ -325,13 +325,13 @@ class Run:
             await self._wait_brokers(other)
 
     async def crash(self, node: int) -> None:
-        """Let a broker vanish, of which the others aren't told."""
+        """Crash a broker; the others get no notice of it."""
         self.down.add(node)
         await self.place.crash(node)
         self._peers.pop(node, None)
 
     async def restart(self, node: int, *topics: str) -> None:
-        """Bring a broker back, and wait until all know it, and that it's in sync."""
+        """Restart a broker, and wait until all others see it, and see it in sync."""
         await self.place.restart(node)
         self.down.discard(node)
         for other in self.up:
@@ -340,13 +340,13 @@ class Run:
                 await self.wait_in_sync(topic, node=other)
 
     async def pause(self, node: int) -> None:
-        """Let a broker be silent towards the others, for less than its session lasts."""
+        """Silence a broker towards the others, for less than its session timeout."""
         self.silent.add(node)
         await self.place.pause(node)
         self._peers.pop(node, None)
 
     async def resume(self, node: int) -> None:
-        """Let it go on."""
+        """End a pause."""
         await self.place.resume(node)
         self.silent.discard(node)
 
@@ -367,7 +367,7 @@ class Run:
         await until(in_sync)
 
     async def wait_leader(self, topic: str, leader: int, *, partition: int = 0) -> None:
-        """Wait until all brokers that are up and not silent say who leads a partition."""
+        """Wait until all brokers that are up and not silent name the partition's leader."""
         for node in sorted({*self.up} - self.silent):
 
             async def says(node: int = node) -> bool:

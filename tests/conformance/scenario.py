@@ -5,9 +5,9 @@
         topic = await run.topic()
         await run.ask(fetch(topic, 0, offset=5), 12)
 
-It asks, and `Run` records what is answered; it asserts nothing about an answer, as the answers of
-Apache Kafka are what is right. The error codes are those that it is there to show: the test fails
-where Kafka doesn't answer them.
+A scenario sends requests, and `Run` records the responses; it asserts nothing about a response, as
+those of Apache Kafka define what is right. The error codes are those that the scenario is there to
+show: the test fails where Kafka doesn't return them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Scenario:
         api: The API that it is about.
         codes: Error codes that it shows.
         nodes: How many brokers it needs.
-        play: Runs it.
+        play: The function that runs it.
     """
 
     name: str
@@ -48,7 +48,7 @@ _FOUND: dict[str, Scenario] = {}
 
 
 def scenario(api: str, *codes: ErrorCode, nodes: int = 1) -> Callable[[Play], Play]:
-    """Note a function as a scenario of `api`."""
+    """Register a function as a scenario of `api`."""
     if api not in API_NAMES.values():
         raise ValueError(f"{api!r} is no API")
 

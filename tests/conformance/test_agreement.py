@@ -1,4 +1,4 @@
-"""Each scenario plays on the embedded cluster and on Apache Kafka, and the answers are equal."""
+"""Each scenario plays on the embedded cluster and on Apache Kafka, and the responses are equal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SCENARIOS = all_scenarios().values()
 
 
 def on(nodes: int) -> list[ParameterSet]:
-    """The scenarios for so many brokers."""
+    """The scenarios for one broker, or for several."""
     chosen = (one for one in SCENARIOS if (one.nodes > 1) == (nodes > 1))
     return [pytest.param(one, id=one.name) for one in chosen]
 
 
 def judge(scenario: Scenario, ours: Transcript, theirs: Transcript) -> None:
-    """None may differ but those that are known to, and these must; each shows what it says."""
+    """Only the scenarios in KNOWN may differ, and must; each has to show its codes and API."""
     assert not missing_codes(scenario, theirs), "Kafka doesn't answer what it is there to show"
     assert scenario.api in {one.api for one in theirs.exchanges}, "it doesn't ask that API"
     found = difference(ours, theirs, RULES)

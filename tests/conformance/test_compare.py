@@ -1,4 +1,4 @@
-"""The comparison itself: what agrees, what doesn't, and how it is told; without a real broker."""
+"""The comparison itself, without a real broker: what agrees, what doesn't, how it is shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _transcript(cluster: Cluster, scenario: Scenario, token: str = "7a7a")
 
 
 async def test_two_clusters_agree_and_a_planted_error_does_not() -> None:
-    """With other ids, ports and sessions, and all that rules are there for."""
+    """They differ in ids, ports, sessions and all else that the rules are for."""
     scenario = all_scenarios()["fetch_sessions.a_session_tells_only_news"]
     async with Cluster(1, seed=1) as one, Cluster(1, seed=2) as two, Cluster(1, seed=3) as three:
         three.faults.error("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE, times=1)
@@ -38,7 +38,7 @@ def _one(answer: object, api: str = "Fetch") -> Transcript:
 
 
 def test_differences_are_told_by_their_paths() -> None:
-    """From Kafka's answer to ours."""
+    """From Kafka's response to ours."""
     found = difference(_one({"parts": [{"size": 1}]}), _one({"parts": [{"size": None}]}), RULES)
     assert found.splitlines()[-2:] == [
         "-1 Fetch v1: parts[0].size = None",
@@ -47,7 +47,7 @@ def test_differences_are_told_by_their_paths() -> None:
 
 
 def test_null_and_empty_and_absent_are_three_things() -> None:
-    """Clients in Java fall over a null where a list is due."""
+    """Java clients fail on a null in place of a list."""
     lists = [_one({"parts": None}), _one({"parts": []}), _one({}), _one(CLOSED)]
     for one in lists:
         for other in lists:
@@ -55,10 +55,10 @@ def test_null_and_empty_and_absent_are_three_things() -> None:
 
 
 def test_codes_that_are_not_shown_are_missed() -> None:
-    """A scenario that doesn't bring about what it is there for is no use."""
+    """A scenario that doesn't cause the errors it is there to show proves nothing."""
 
     async def nothing(run: Run) -> None:
-        """Ask nothing."""
+        """Send no request."""
 
     codes = frozenset((ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE))
     scenario = Scenario("x.nothing", "Fetch", codes, 1, nothing)
@@ -67,7 +67,7 @@ def test_codes_that_are_not_shown_are_missed() -> None:
 
 
 def test_batches_are_taken_apart_to_the_last_byte() -> None:
-    """A wrong CRC and a batch that is cut are told."""
+    """A wrong CRC and a batch that is cut are shown."""
     data = batch_bytes(2)
     whole, cut = batches(data + data[:-1])
     assert whole["crc"] == "right"
@@ -80,7 +80,7 @@ def test_batches_are_taken_apart_to_the_last_byte() -> None:
 
 
 def test_what_is_printed_has_every_field() -> None:
-    """Also of empty lists and of connections that were closed."""
+    """Empty lists and closed connections are printed, too."""
     transcript = _one({"a": [], "b": {"c": 1}})
     transcript.exchanges.append(Exchange("Fetch v2", "Fetch", CLOSED))
     assert list(render(transcript.exchanges)) == [

@@ -1,4 +1,4 @@
-"""There are scenarios for all that the embedded cluster serves and for all that it may answer."""
+"""There are scenarios for all APIs of the embedded cluster and for all its error codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conformance.normalisation import MOST_RULES, load
 from tests.conformance.scenario import Scenario, all_scenarios
 
 SERVED = {API_NAMES[key] for key in HANDLERS} - {"ConsumerGroupHeartbeat", "ShareGroupHeartbeat"}
-"""But those that are only refused."""
+"""Without the APIs that are only refused."""
 LEAST_PER_API = 2
 LEAST_IN_ALL = 200
 LEAST_ON_THREE_NODES, NODES = 40, 3
@@ -44,7 +44,7 @@ NOT_SHOWN: dict[ErrorCode, str] = {
     ErrorCode.INELIGIBLE_REPLICA: "told by the controller to a leader, no client",
     ErrorCode.REPLICA_NOT_AVAILABLE: "told to the test that calls Cluster.move_leader, no client",
 }
-"""Codes of the embedded cluster that no scenario can bring about, and why."""
+"""Error codes of the embedded cluster that no scenario can cause, and why."""
 
 
 def mentioned_codes() -> dict[ErrorCode, list[str]]:
@@ -58,7 +58,7 @@ def mentioned_codes() -> dict[ErrorCode, list[str]]:
 
 
 def agreeing() -> list[Scenario]:
-    """The scenarios that count: not those that are known to differ."""
+    """The scenarios that count: all but those that are known to differ."""
     return [one for name, one in all_scenarios().items() if name not in KNOWN]
 
 
@@ -70,7 +70,7 @@ def test_each_served_api_has_scenarios(api: str) -> None:
 
 
 def test_scenarios_are_of_served_apis() -> None:
-    """One of an API that isn't served would compare a closed connection."""
+    """A scenario of another API would compare closed connections."""
     assert sorted({one.api for one in all_scenarios().values()} - SERVED) == []
 
 
@@ -78,7 +78,7 @@ def test_scenarios_are_of_served_apis() -> None:
     "code", [pytest.param(code, id=code.name) for code in sorted(mentioned_codes())]
 )
 def test_each_error_code_is_shown(code: ErrorCode) -> None:
-    """Some scenario is there to show it, or there is a reason why none can."""
+    """A scenario is there to show it, or `NOT_SHOWN` has the reason why none can."""
     shown = {one for scenario in agreeing() for one in scenario.codes}
     if code in NOT_SHOWN:
         assert code not in shown, f"{code.name} is shown: it needs no excuse"
@@ -87,23 +87,23 @@ def test_each_error_code_is_shown(code: ErrorCode) -> None:
 
 
 def test_excuses_are_for_codes_that_are_answered() -> None:
-    """One that was removed from the sources needs none any more."""
+    """A code that was removed from the sources needs none any more."""
     assert sorted(set(NOT_SHOWN) - set(mentioned_codes())) == []
 
 
 def test_there_are_enough_scenarios() -> None:
-    """In all, and on three brokers."""
+    """Enough in all, and enough on three brokers."""
     scenarios = agreeing()
     assert len(scenarios) >= LEAST_IN_ALL
     assert sum(1 for one in scenarios if one.nodes == NODES) >= LEAST_ON_THREE_NODES
 
 
 def test_known_differences_are_of_scenarios() -> None:
-    """One whose scenario was renamed would excuse nothing."""
+    """An entry whose scenario was renamed would excuse nothing."""
     assert sorted(set(KNOWN) - {one.name for one in all_scenarios().values()}) == []
 
 
 def test_there_are_no_more_rules_than_were_agreed() -> None:
-    """Which fields are left out of the comparison, in one file."""
+    """The rules are the only place that leaves fields out of the comparison."""
     assert MOST_RULES == 40
     assert len(load()) <= MOST_RULES

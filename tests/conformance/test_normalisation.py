@@ -1,4 +1,4 @@
-"""Each rule of `normalisation.toml` is needed, and does what it says."""
+"""Each rule of `normalisation.toml` is needed, and each kind of rule works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.scenario import all_scenarios
 
 RULES = load()
 _ATTEMPTS = 8
-"""What is random may be the same by chance, as one of three brokers is."""
+"""Random values may be equal by chance, as the id of one of three brokers."""
 PROOFS = [
     pytest.param(rule, api, proof, id=f"{rule.how}-{rule.path}-{api}")
     for rule in RULES
@@ -24,7 +24,7 @@ PROOFS = [
 
 @pytest.fixture
 def place(proof: str, request: pytest.FixtureRequest) -> Place:
-    """Where the scenario of ``proof`` is played, set up before a loop runs."""
+    """The real side for the scenario of ``proof``, set up before a loop runs."""
     several = all_scenarios()[proof].nodes > 1
     found: Place = request.getfixturevalue("real_nodes" if several else "one_node")
     return found
@@ -32,7 +32,7 @@ def place(proof: str, request: pytest.FixtureRequest) -> Place:
 
 @pytest.mark.parametrize(("rule", "api", "proof"), PROOFS)
 async def test_a_rule_is_needed(rule: Rule, api: str, proof: str, place: Place) -> None:
-    """Without the rule for that API its proof is a difference."""
+    """Without the rule, its proof for that API differs."""
     scenario = all_scenarios()[proof]
     others = [one for one in RULES if one is not rule]
     for seed in range(_ATTEMPTS):
@@ -45,7 +45,7 @@ async def test_a_rule_is_needed(rule: Rule, api: str, proof: str, place: Place) 
 
 
 def test_proofs_are_scenarios_that_ask_that_api() -> None:
-    """A proof that there isn't would fail late, and only with a broker."""
+    """The name of a missing scenario would fail late, and only with a broker."""
     known = all_scenarios()
     assert [proof for rule in RULES for proof in rule.proof if proof not in known] == []
 
@@ -60,7 +60,7 @@ def _applied(rule: Rule, answer: dict[str, object], *, listing: bool = False) ->
 
 
 def test_symbols_are_given_in_the_order_of_sight() -> None:
-    """And nothing, in whichever form, stays nothing."""
+    """Values that mean that there is none are kept."""
     rule = _rule("symbol", "**.id", kind="topic", keep=(0,))
     answer = {"id": "b", "parts": [{"id": "a"}, {"id": "b"}, {"id": -1}, {"id": None}, {"id": 0}]}
     assert _applied(rule, answer) == {
@@ -85,18 +85,18 @@ def test_masks_leave_nothing_and_what_is_kept() -> None:
 
 
 def test_times_that_are_not_now_are_told() -> None:
-    """Only what the broker's clock gave is left out."""
+    """Only times from the broker's clock are left out."""
     assert _applied(_rule("now", "at"), {"at": 1_700_000_000_000}) == {"at": 1_700_000_000_000}
 
 
 def test_what_is_skipped_may_be_there_or_not() -> None:
-    """Unlike what is masked."""
+    """A mask would show the difference."""
     rule = _rule("skip", "text")
     assert _applied(rule, {"text": None}) == _applied(rule, {"text": "no"})
 
 
 def test_own_is_for_listings_alone() -> None:
-    """What was asked for by name is compared whole."""
+    """The response to a request by name is compared whole."""
     rule = _rule("own", "groups", by="name")
     groups = [{"name": "a-7a7a"}, {"name": "b"}]
     assert _applied(rule, {"groups": groups}) == {"groups": groups}
@@ -104,7 +104,7 @@ def test_own_is_for_listings_alone() -> None:
 
 
 def test_orders_are_told_but_where_a_rule_says_so() -> None:
-    """A sorted list is sorted by its fields."""
+    """A list with a rule is sorted by the rule's fields."""
     answer = {"topics": [{"name": "b"}, {"name": "a"}], "other": [2, 1]}
     assert _applied(_rule("sort", "topics", by="name"), answer) == {
         "topics": [{"name": "a"}, {"name": "b"}],
@@ -126,7 +126,7 @@ def test_orders_are_told_but_where_a_rule_says_so() -> None:
 def test_a_rule_that_can_not_be_is_refused(
     tmp_path: Path, change: tuple[str, str], words: str
 ) -> None:
-    """So that a slip isn't a rule that does nothing."""
+    """A mistake in a rule must not make it a rule without effect."""
     good = (
         '[[rule]]\napi = ["Fetch"]\npath = "a"\nhow = "mask"\nreason = "too short no more"\n'
         'proof = ["x"]\n'

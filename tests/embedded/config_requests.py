@@ -46,7 +46,7 @@ async def alter(
 async def replace(
     peer: RawPeer, kind: int, name: str, *entries: tuple[str, str | None], **options: bool
 ) -> int:
-    """The same of the older API."""
+    """The same for the older API."""
     wanted = alter_configs.AlterConfigsResource(
         kind, name, [alter_configs.AlterableConfig(*one) for one in entries]
     )

@@ -1,4 +1,4 @@
-"""A topic of flights in an embedded cluster, and consumers that are quick to try again."""
+"""A topic of flights in an embedded cluster, and consumers with short backoffs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Scene:
         self._peers: list[RawPeer] = []
 
     async def peer(self, broker: int | None = None) -> RawPeer:
-        """A new connection; to the coordinator of g by default."""
+        """Open a connection; to the coordinator of g by default."""
         node_id = self.coordinator() if broker is None else broker
         peer = RawPeer.to(self.cluster.brokers[node_id].address)
         self._peers.append(peer)
@@ -47,17 +47,17 @@ class Scene:
         return partition_of("g", 50)
 
     def broker(self) -> Broker:
-        """The one that coordinates g."""
+        """The broker that coordinates g."""
         return self.cluster.brokers[self.coordinator()]
 
     async def members(self, count: int) -> None:
-        """Wait until that many are in g."""
+        """Wait until group g has ``count`` members."""
         group = self.broker().groups.shard("g").groups["g"]
-        while len(group.members) != count:  # noqa: ASYNC110 - a group tells nobody
+        while len(group.members) != count:  # noqa: ASYNC110 - a group has no event for it
             await asyncio.sleep(0)
 
     async def alone(self, peer: RawPeer, group: str = "g", **options: Any) -> tuple[str, int]:
-        """A group of one: member id and generation."""
+        """Make a group of one member; return its member id and generation."""
         asked = await peer.call(join(group, **options), 9)
         joined = await peer.call(join(group, asked.member_id, **options), 9)
         given = {joined.member_id: b"all"}
@@ -68,7 +68,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def group_scene() -> AsyncIterator[Scene]:
-    """A topic t and no group."""
+    """A cluster with a topic t and no group."""
     async with asyncio.timeout(60), Cluster(brokers=3) as cluster:
         cluster.create_topic("t", partitions=2)
         one = Scene(cluster)
@@ -79,7 +79,7 @@ async def group_scene() -> AsyncIterator[Scene]:
 
 
 def code_of(response: Any) -> ErrorCode:
-    """The first error code in an answer, wherever it is."""
+    """The first error code in a response, at whichever level."""
     for name in ("topics", "groups", "results", "coordinators"):
         for part in getattr(response, name, None) or ():
             inner = getattr(part, "partitions", None)

@@ -1,7 +1,7 @@
-"""A whole run of chaos, small, on the embedded cluster: it comes to an end, and it sees a bug.
+"""A small but whole chaos run on the embedded cluster: it finishes, and it detects a bug.
 
-What real nodes add is tried by ``python -m tests.chaos``. Here stands in for them a cluster on the
-loop of the test, which the run's threads ask.
+``python -m tests.chaos`` tests what only real nodes show. Here a cluster on the test's loop stands
+in for them; the run's threads call it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.support.standstill import Standstill
 
 T = TypeVar("T")
 WISHES = Wishes(records=5_000, kills=1, stops=0, cuts=12, partitions=4, seed=187)
-"""The seed is one whose kill comes early and is short."""
+"""With this seed the kill comes early and is short."""
 STANDSTILL = 1.0
-"""Seconds. All is over in two or three, so what was acknowledged in time tells of the machine."""
+"""Seconds. A run takes two or three: a longer standstill makes its figures those of the machine."""
 ATTEMPTS = 3
 
 
 class Standin:
-    """The embedded cluster as ``run`` wants its nodes: calls that block, from any thread."""
+    """The embedded cluster with the interface that ``run`` needs: thread-safe blocking calls."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -86,7 +86,7 @@ class Standin:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run waits for between its faults, and behind the last."""
+    """Shorten the waits of a run between its faults and after the last one."""
     monkeypatch.setattr(plan, "KILL_TAKES", 1.0)
     monkeypatch.setattr(plan, "SHORTEST", 1.0)
     monkeypatch.setattr(run, "SETTLE", 0.5)
@@ -103,7 +103,7 @@ async def standin() -> AsyncIterator[Standin]:
 async def chaos() -> Result:
     result = await run_through()
     known = figures(result)
-    # Here a leader is replaced at once, so that no producer gives records up.
+    # Here a leader is replaced at once, so no record of a producer expires.
     for line in shortfalls(result, known):
         assert "no record failed" in line or "records offered within 5 s" in line, line
     assert result.count("kill") == 1
@@ -114,7 +114,7 @@ async def chaos() -> Result:
 
 
 async def run_through() -> Result:
-    """A run in which the machine didn't stand still for as long as a kill takes."""
+    """Run until one is without a standstill of the machine as long as a kill takes."""
     for _ in range(ATTEMPTS):
         with Standstill() as standstill:
             async with standin() as nodes:
@@ -136,7 +136,7 @@ async def test_a_small_run_comes_to_its_end_and_finds_nothing_wrong() -> None:
 async def test_a_producer_that_is_not_idempotent_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same run with the client's guard against doubles off, as a bug would have it."""
+    """The same run without idempotence, as if the client had a bug that writes duplicates."""
     monkeypatch.setattr(load, "COMMON", {**load.COMMON, "idempotence": False})
     result = await chaos()
     assert not result.verdict

@@ -1,6 +1,6 @@
-"""Bootstrap addresses that are no Kafka, on real sockets: each named with its reason, in time.
+"""Bootstrap addresses that aren't Kafka brokers, on real sockets: each named with its reason.
 
-The leak watcher of tests/conftest.py sees to it that no task, socket or timer is left.
+The leak watcher of tests/conftest.py checks that no task, socket or timer is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @asynccontextmanager
 async def listening(behaviour: Behaviour) -> AsyncIterator[str]:
-    """A server that does ``behaviour`` with each connection; gives its address."""
+    """A server that handles each connection with ``behaviour``; yields its address."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,7 +77,7 @@ def unused_port() -> int:
 
 
 async def failure_of(bootstrap: str, timeout: float = 0.8) -> str:
-    """The text of the failure to start, after checks of its time and of the client's state."""
+    """The text of the failure to start, after checks of its duration and of the client's state."""
     core = client(bootstrap, bootstrap_timeout=timeout)
     started = time.monotonic()
     with pytest.raises(BootstrapFailed) as error:
@@ -113,7 +113,7 @@ async def test_http_is_recognised() -> None:
 
 
 @pytest.mark.parametrize("behaviour", [hang_up, noise, silence])
-async def test_whatever_else_answers_is_a_typed_error_in_time(behaviour: Behaviour) -> None:
+async def test_any_other_response_is_a_typed_error_in_time(behaviour: Behaviour) -> None:
     async with listening(behaviour) as address:
         assert address in await failure_of(address)
 

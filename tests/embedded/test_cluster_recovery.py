@@ -1,4 +1,4 @@
-"""A client whose cluster moves, lags, lies and goes down, on real loopback sockets."""
+"""A client whose brokers move, lag, send garbage and crash, on real loopback sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_crashed_leader_is_replaced() -> None:
         assert time.monotonic() - started < 5.0
 
 
-async def test_many_calls_that_find_a_stale_view_share_the_refresh() -> None:
+async def test_many_calls_with_a_stale_view_wait_for_the_same_refresh() -> None:
     async with Cluster(2) as cluster, core_of(cluster) as core:
         cluster.create_topic("orders")
         await look_up(core)
@@ -112,7 +112,7 @@ async def test_an_admin_survives_a_crashed_controller() -> None:
         assert "late" in cluster.topics
 
 
-async def test_a_lost_answer_of_a_creation_is_told_with_the_error_that_follows() -> None:
+async def test_a_lost_creation_response_is_noted_on_the_error_that_follows() -> None:
     async with Cluster(1) as cluster, kclient.Admin(cluster.bootstrap) as admin:
         cluster.faults.close("CreateTopics", after=True)
         with pytest.raises(kclient.errors.BrokerError, match="TOPIC_ALREADY_EXISTS") as error:
@@ -144,7 +144,7 @@ async def test_a_broker_that_hears_late_of_a_new_topic_is_waited_for() -> None:
         assert late.hits == 3
 
 
-async def test_a_malformed_answer_to_admin_is_a_typed_error() -> None:
+async def test_a_malformed_response_to_admin_is_a_typed_error() -> None:
     async with Cluster(1) as cluster, kclient.Admin(cluster.bootstrap) as admin:
         cluster.faults.rewrite("DescribeCluster", lambda request, response: b"\0\0\0\1\0\xff")
         with pytest.raises((ProtocolError, RequestTimedOut)):

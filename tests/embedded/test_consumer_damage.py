@@ -1,4 +1,4 @@
-"""The consumer where bytes are damaged and logs are cut: told with the place, and got over."""
+"""The consumer with corrupt bytes and truncated logs: errors name the place, reading goes on."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_large_compressed_batches_are_inflated_in_a_thread_in_order(cluste
     async with reading(cluster) as consumer:
         assert offsets(await read(consumer, 300)) == {0: list(range(300))}
     async with reading(cluster) as consumer:
-        await consumer.poll(timeout=0.01)  # a thread may be under way when it closes
+        await consumer.poll(timeout=0.01)  # a thread may still be at work when it closes
 
 
 # The log moves
@@ -70,7 +70,7 @@ async def test_deleted_records_that_are_buffered_are_still_given(cluster: Any) -
         assert offsets(seen) == {0: list(range(50))}
 
 
-async def test_a_log_cut_below_the_position_is_told_with_the_offset(cluster: Any) -> None:
+async def test_a_log_cut_below_the_position_is_raised_with_the_offset(cluster: Any) -> None:
     fill(cluster, 30)
     async with reading(cluster, auto_offset_reset="none", metadata_max_age=0.3) as consumer:
         consumer.seek(P, 0)
@@ -94,7 +94,7 @@ async def test_a_log_cut_below_the_position_is_resumed_where_it_parts(cluster: A
 
 
 def cut(cluster: Any, offset: int) -> None:
-    """An unclean election: the new leader has nothing from ``offset`` on, and goes its own way."""
+    """An unclean election: the new leader has nothing from ``offset`` on, and its log diverges."""
     cluster.log(T, 0, broker=2).truncate(offset)
     cluster.move_leader(T, 0, 2)
     cluster.append(T, 0, batch(offset, 30))
@@ -116,7 +116,7 @@ async def test_a_validation_that_is_refused_does_not_reset_the_position(cluster:
         assert offsets(await read(consumer, 5)) == {0: list(range(30, 35))}
 
 
-async def test_out_of_range_from_a_lookup_for_good_is_told(cluster: Any) -> None:
+async def test_a_permanent_lookup_error_of_an_offset_reset_is_raised(cluster: Any) -> None:
     fill(cluster, 10)
     cluster.faults.error("ListOffsets", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=1)
     async with reading(cluster) as consumer:

@@ -1,4 +1,4 @@
-"""The consumer when brokers err, stall, move, lie and go: nothing is lost, nothing comes twice."""
+"""The consumer when brokers err, stall, move, send garbage and crash: no loss, no duplicates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_session_lost_twice_in_a_row_passes_without_an_error(cluster: An
         assert fault.hits == 2
 
 
-async def test_brokers_without_room_for_sessions_are_read_all_the_same() -> None:
+async def test_brokers_without_free_session_slots_are_read_all_the_same() -> None:
     configs = {"max.incremental.fetch.session.cache.slots": 0}
     async with kclient.testing.Cluster(brokers=1, broker_configs=configs) as cluster:
         fill(cluster, 50, partitions=2)
@@ -122,7 +122,7 @@ async def test_passing_errors_are_waited_out(cluster: Any, code: ErrorCode) -> N
         seen = await read(consumer, 10)
         cluster.faults.error("Fetch", code, times=3, topic=T)
         seen += await read(consumer, 10)
-        cluster.faults.error("Fetch", code, times=3)  # of the answer as a whole
+        cluster.faults.error("Fetch", code, times=3)  # of the response as a whole
         seen += await read(consumer, 10)
         assert offsets(seen) == {0: list(range(30))}
 
@@ -171,7 +171,7 @@ async def test_a_broker_that_goes_and_comes_back_is_read_on(cluster: Any) -> Non
         assert offsets(await read(consumer, 5)) == {1: list(range(20, 25))}
 
 
-async def test_garbage_instead_of_an_answer_is_told_and_got_over(cluster: Any) -> None:
+async def test_garbage_instead_of_a_response_is_raised_and_reading_goes_on(cluster: Any) -> None:
     fill(cluster, 10)
 
     def garbage(request: Any, response: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""No rebalance holds the event loop for long, and what blocks it is told; R19, R20 of the promises.
+"""No rebalance holds the event loop for long, and a block is logged; promises R19 and R20.
 
 See ``tests.support.holds`` for how. The pure build does a tenth of the work.
 """
@@ -34,7 +34,7 @@ SETTINGS: Any = {
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60.0):
-        while not condition():  # noqa: ASYNC110 - nobody tells
+        while not condition():  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.01)
 
 
@@ -45,7 +45,7 @@ async def poll_on(consumer: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
 def test_a_thousand_partitions_come_go_and_come_again(strategy: str) -> None:
-    """With commits of all of them on the way."""
+    """All of them are committed meanwhile."""
     count = scaled(PARTITIONS)
 
     def member(cluster: Cluster) -> Any:
@@ -105,7 +105,7 @@ def test_the_leader_of_a_hundred_members_assigns_a_thousand_partitions() -> None
 def test_a_loop_over_records_of_a_member_lets_others_run_every_few_milliseconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Heartbeats and commits among them, however long the user's own code takes over each."""
+    """Heartbeats and commits run too, however long the application takes for each record."""
     work = UsersWork()
     monkeypatch.setattr("kclient.consumer.poller.monotonic", work.clock)
 
@@ -131,10 +131,10 @@ def test_a_loop_over_records_of_a_member_lets_others_run_every_few_milliseconds(
     run_held(main)
 
 
-async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one_membership(
+async def test_user_code_that_blocks_the_loop_is_logged_and_costs_one_membership(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is lost, once; the consumer hears of it, comes back by itself, and goes on."""
+    """It is lost once; the consumer calls ``on_lost``, rejoins by itself, and reads on."""
     reported: list[str] = []
     caplog.set_level(logging.WARNING, "kclient")
     short = {"group.min.session.timeout.ms": 500}
@@ -152,13 +152,13 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
         ) as consumer:
             while consumer.metrics().get("consumer.records") != 20:
                 await consumer.poll(timeout=1.0)
-            time.sleep(2.5)  # noqa: ASYNC251 - that is the point
+            time.sleep(2.5)  # noqa: ASYNC251 - the block under test
             async with asyncio.timeout(30.0):
                 while reported != ["assigned", "lost", "assigned"]:
                     await consumer.poll(timeout=0.1)
             cluster.append(T, 0, batch(10, 1))
             async with asyncio.timeout(30.0):
-                # What was not committed before is read again, together with it or not.
+                # What was not committed before is read again, maybe in the same poll.
                 while 10 not in [one.offset for one in await consumer.poll(timeout=1.0)]:
                     pass
             health = consumer.health().group
@@ -174,7 +174,7 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
 
 @pytest.mark.parametrize("way", ["poll", "async for"])
 async def test_code_that_blocks_the_loop_again_and_again_keeps_its_membership(way: str) -> None:
-    """Each time for less than half of the session."""
+    """Each block is shorter than half of the session timeout."""
     configs = {"group.min.session.timeout.ms": 500, "group.initial.rebalance.delay.ms": 0}
     async with Cluster(brokers=1, broker_configs=configs) as cluster:
         cluster.create_topic("t", partitions=1)
@@ -194,11 +194,11 @@ async def test_code_that_blocks_the_loop_again_and_again_keeps_its_membership(wa
             while blocks < 6:
                 if way == "poll":
                     if await consumer.poll(max_records=1, timeout=1.0):
-                        time.sleep(1.0)  # noqa: ASYNC251 - that is what it is about
+                        time.sleep(1.0)  # noqa: ASYNC251 - the block under test
                         blocks += 1
                     continue
                 async for _ in consumer:
-                    time.sleep(1.0)  # noqa: ASYNC251 - that is what it is about
+                    time.sleep(1.0)  # noqa: ASYNC251 - the block under test
                     blocks += 1
                     if blocks == 6:
                         break

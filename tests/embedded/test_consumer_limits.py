@@ -1,4 +1,4 @@
-"""What a consumer may use: memory, the event loop, requests; and anything in any order."""
+"""Bounds on a consumer's memory, loop time and requests; and calls in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def the_collector_keeps_out() -> Iterator[None]:
-    """Its walks over what the suite and the test keep alive are not holds of the client's."""
+    """No garbage collection: its passes over the suite's objects aren't holds of the client."""
     gc.disable()
     yield
     gc.enable()
@@ -42,7 +42,7 @@ async def cluster() -> AsyncIterator[kclient.testing.Cluster]:
 
 
 async def fetches_rest(cluster: Any) -> int:
-    """How many fetches there were once no more come for a while."""
+    """Wait until no fetch comes for 0.15 s; return the number of fetches so far."""
     count = -1
     while count != cluster.requests.count("Fetch"):
         count = cluster.requests.count("Fetch")
@@ -51,7 +51,7 @@ async def fetches_rest(cluster: Any) -> int:
 
 
 async def test_one_response_is_a_part_of_the_memory(cluster: Any) -> None:
-    # Large responses lie in slower memory, so many partitions come in several ones.
+    # Records of large responses cost more, so many partitions come in several responses.
     cluster.create_topic(T, partitions=4)
     for index in range(4):
         for first in range(0, 10):
@@ -78,7 +78,7 @@ async def test_paused_data_does_not_starve_the_others(cluster: Any) -> None:
         assert offsets(await read(consumer, 60)) == {0: list(range(60))}
 
 
-async def test_a_partition_that_nobody_polls_is_not_fetched_for_ever(cluster: Any) -> None:
+async def test_a_partition_that_is_never_polled_is_not_fetched_for_ever(cluster: Any) -> None:
     cluster.create_topic(T, partitions=2)
     for first in range(0, 100):
         cluster.append(T, 0, batch(first, 1, value_bytes=10_000))
@@ -110,8 +110,8 @@ async def test_a_slow_reader_of_one_partition_gets_the_others_in_time(cluster: A
         assert before < 150
 
 
-async def test_batches_that_need_a_thread_get_their_turn_beside_others(cluster: Any) -> None:
-    """However long the other one goes on: it is written to as fast as it is read."""
+async def test_batches_that_need_a_thread_are_not_starved_by_others(cluster: Any) -> None:
+    """The other partition never runs dry: it is written to as fast as it is read."""
     cluster.create_topic(T, partitions=2)
     written = 100_000
     for first in range(0, written, 1000):
@@ -149,7 +149,7 @@ async def test_a_thousand_partitions_are_asked_for_in_small_requests(cluster: An
 
 
 async def drive(make: Callable[[], Awaitable[Any]], turns: int) -> tuple[bool, Any]:
-    """Run ``make()`` for ``turns`` turns of the loop, then cancel it: (did it end?, its value)."""
+    """Run ``make()`` for ``turns`` loop iterations, then cancel it: (did it end?, its value)."""
     task = asyncio.ensure_future(make())
     for _ in range(turns):
         if task.done():
@@ -167,7 +167,7 @@ async def drive(make: Callable[[], Awaitable[Any]], turns: int) -> tuple[bool, A
 async def test_anything_the_user_does_in_any_order_skips_and_doubles_nothing(
     cluster: Any, seed: int
 ) -> None:
-    """Polls, loops, columns, seeks, pauses, assignments and cancels, with faults in between."""
+    """Polls, loops, columns, seeks, pauses, assignments and cancellations, with faults between."""
     rng = random.Random(seed)
     partitions = 3
     cluster.create_topic(T, partitions=partitions)
@@ -291,7 +291,7 @@ async def test_columns_that_were_added_before_memory_failed_are_handed_over(
         return add(columns, *args)
 
     monkeypatch.setattr(arrow.Columns, "add", fail_once)
-    # However slow the machine is: both batches belong to one poll.
+    # Both batches belong to one poll, however slow the machine is.
     monkeypatch.setattr("kclient.consumer.poller.TURN", 60.0)
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
         assert await offsets_in_columns(consumer, 10) == list(range(10))

@@ -1,4 +1,4 @@
-"""What a consumer holds beside the frames that it received: batches that are read in part."""
+"""Memory that a consumer holds beside received frames: inflated batches that are half read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET = 2 * HALF_READ_SHARE * INFLATED
 
 
 def held_bytes(consumer: Any) -> int:
-    """What all pieces hold, whoever may be served."""
+    """Inflated bytes of all buffered batches, served or not."""
     queues = consumer._engine.fetcher.buffer._queues.values()
     return sum(data.held_bytes for queue in queues for data in queue)
 
@@ -45,5 +45,5 @@ async def test_batches_that_threads_inflate_are_bounded_in_memory() -> None:
                 most = max(most, held_bytes(consumer))
             assert got == PARTITIONS * ROWS
             assert held_bytes(consumer) == 0
-    # Twice the limit, and what was under way when that was reached.
+    # Twice the limit, and what was being inflated when that was reached.
     assert most <= 1.1 * (4 + INFLATING) * INFLATED

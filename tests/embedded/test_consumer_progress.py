@@ -1,7 +1,7 @@
-"""A consumer gets on whatever its user does: memory that is let go late, timeouts that are short.
+"""A consumer makes progress when memory is released late, and with very short timeouts.
 
-With brokers on this loop. What is waited for here are events; a step that has to come in the end
-may take a few tries, as the turns of the loop follow the real clock.
+The brokers are on this loop. The tests wait for events; a step that must come eventually may take
+a few tries, as the poller's loop time follows the real clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import pyarrow  # noqa: F401 - its import takes longer than a turn
+import pyarrow  # noqa: F401 - its import takes longer than poller.TURN
 import pytest
 import pytest_asyncio
 
@@ -37,7 +37,7 @@ async def cluster() -> AsyncIterator[kclient.testing.Cluster]:
 
 
 class HeldThreads(ThreadPoolExecutor):
-    """Begins its jobs only when ``opened`` is set; ``asked`` tells of the first one."""
+    """Begins its jobs only when ``opened`` is set; ``asked`` is set by the first one."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=1)
@@ -54,7 +54,7 @@ class HeldThreads(ThreadPoolExecutor):
 
 
 async def test_memory_that_only_a_thread_held_is_asked_for_again(cluster: Any) -> None:
-    """The batch was sought away from while it was inflated, and filled the memory alone."""
+    """A seek left the batch while it was inflated, and it alone filled the memory."""
     for first in (0, 100):
         cluster.append(T, 0, batch(first, 100, codec=Compression.GZIP, value_bytes=20_000))
     threads = HeldThreads()
@@ -65,7 +65,7 @@ async def test_memory_that_only_a_thread_held_is_asked_for_again(cluster: Any) -
         try:
             await threads.asked.wait()
             consumer.seek(P, 100)
-            # Until all that the seek and the start have set going is over.
+            # Until everything that the seek and the start caused has ended.
             await asyncio.sleep(0.3)
         finally:
             threads.opened.set()
@@ -81,7 +81,7 @@ WAYS: dict[str, Callable[[Any], Callable[[], Awaitable[Any]]]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_timeout_of_nothing_gets_records_that_are_at_hand(cluster: Any, way: str) -> None:
-    """It may be cut short where the loop's turn is due, but not every time."""
+    """A call may be cut short where yielding to the loop is due, but not every time."""
     for first in (0, 100):
         cluster.append(T, 0, batch(first, 100))
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
@@ -94,7 +94,7 @@ async def test_a_timeout_of_nothing_gets_records_that_are_at_hand(cluster: Any, 
 
 
 async def tries_with_no_time(take: Callable[[], Awaitable[Any]]) -> int:
-    """How often ``take`` was cut short before it gave something."""
+    """How often ``take`` timed out before it returned records."""
     for number in range(TRIES):
         try:
             async with asyncio.timeout(0):

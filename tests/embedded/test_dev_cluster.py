@@ -1,4 +1,4 @@
-"""``kclient dev-cluster`` as its users have it: a process of its own that is told to end."""
+"""``kclient dev-cluster`` as its users run it: a process of its own, ended by a signal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
-    """The process, its bootstrap string, and what it said up to its last line."""
+    """The process, its bootstrap string, and its output up to the last line of the start."""
     with subprocess.Popen(
         [*COMMAND, *arguments],
         env=ENVIRONMENT,
@@ -53,7 +53,7 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, list[
 
 
 def failed(*arguments: str) -> str:
-    """What it says of arguments that can't be: one line."""
+    """The error line for invalid arguments."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         env=ENVIRONMENT,
@@ -68,7 +68,7 @@ def failed(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_serves_clients_until_it_is_told_to_end(number: int) -> None:
+async def test_it_serves_clients_until_a_signal_ends_it(number: int) -> None:
     port = ports_in_a_row(3)
     arguments = ["--brokers", "3", "--port", str(port), "--topic", "flights:6", "--topic", "a"]
     with running(*arguments, "--racks", "x,y,z") as (process, bootstrap, said):
@@ -161,7 +161,7 @@ def test_an_unknown_option_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_its_libraries_it_says_what_to_install(missing: str) -> None:
+def test_without_its_libraries_the_error_names_what_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from kclient.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -170,7 +170,7 @@ def test_without_its_libraries_it_says_what_to_install(missing: str) -> None:
     assert done.stderr == "kclient: the command line needs more: pip install 'kclient[cli]'\n"
 
 
-def test_the_command_line_tells_its_version() -> None:
+def test_the_command_line_prints_its_version() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kclient", "--version"],
         capture_output=True,
@@ -182,7 +182,7 @@ def test_the_command_line_tells_its_version() -> None:
 
 
 def test_starting_loads_no_client_and_no_compression() -> None:
-    """It is up in under a second because little is loaded; a count says that without a clock."""
+    """It is up in under a second because it loads little; counting modules needs no clock."""
     code = """
 import json, sys
 import kclient.cli.app

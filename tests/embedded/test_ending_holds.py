@@ -1,4 +1,4 @@
-"""However many records end at once, and however, telling it doesn't hold the event loop.
+"""Reporting the outcome of very many records at once doesn't hold the event loop.
 
 See ``tests.support.holds`` for how. The pure build does a tenth of the work.
 """
@@ -24,9 +24,9 @@ VALUE = b"x" * 100
 
 
 async def filled(cluster: Cluster, count: int, **settings: Any) -> tuple[Any, list[Any]]:
-    """A producer with ``count`` records that its brokers don't answer for yet."""
+    """A producer with ``count`` records that aren't acknowledged yet."""
     if IMPLEMENTATION == "pure":
-        settings["max_request_size"] = MIB // 4  # the brokers are in this loop, and look at it all
+        settings["max_request_size"] = MIB // 4  # the brokers are in this loop, and parse it all
     producer: Any = kclient.Producer(cluster.bootstrap, buffer_memory=256 * MIB, **settings)
     await producer.start()
     await producer.partitions_for(T)
@@ -51,7 +51,7 @@ def watchers(deliveries: list[Any]) -> list[asyncio.Task[bool]]:
 
 
 async def count_delivered(tasks: list[asyncio.Task[bool]]) -> int:
-    """In an order that asks for no callback over all of them."""
+    """Await the tasks one by one: a gather would add a callback over all of them."""
     return sum([await task for task in tasks])
 
 
@@ -63,7 +63,7 @@ def test_closing_with_a_hundred_thousand_records_to_deliver(awaited: bool, parti
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             cluster.create_topic(T, partitions=partitions, replication_factor=1)
-            # One for each broker: those that one fault holds are carried out in one callback.
+            # One fault per broker: what one fault holds is released in one callback.
             holds = [cluster.faults.hold("Produce", times=None, broker=n) for n in (1, 2, 3)]
             producer, deliveries = await filled(cluster, count)
             tasks = watchers(deliveries) if awaited else []
@@ -83,7 +83,7 @@ def test_closing_with_a_hundred_thousand_records_to_deliver(awaited: bool, parti
 
 @pytest.mark.parametrize("partitions", [6, 1000])
 @pytest.mark.parametrize("awaited", [False, True], ids=["alone", "awaited"])
-def test_closing_with_very_many_records_to_give_up(awaited: bool, partitions: int) -> None:
+def test_closing_with_very_many_records_to_fail(awaited: bool, partitions: int) -> None:
     count = scaled(400_000)
 
     async def main() -> None:
@@ -105,9 +105,7 @@ def test_closing_with_very_many_records_to_give_up(awaited: bool, partitions: in
 
 @pytest.mark.parametrize("partitions", [6, 1000])
 @pytest.mark.parametrize("awaited", [False, True], ids=["alone", "awaited"])
-def test_a_hundred_thousand_records_whose_time_is_over_at_once(
-    awaited: bool, partitions: int
-) -> None:
+def test_a_hundred_thousand_records_that_expire_at_once(awaited: bool, partitions: int) -> None:
     count = scaled(100_000)
 
     async def main() -> None:
@@ -136,8 +134,8 @@ def test_a_hundred_thousand_records_whose_time_is_over_at_once(
 
 
 @pytest.mark.parametrize("end", ["room", "time", "close"])
-def test_very_many_calls_that_wait_for_room(end: str) -> None:
-    """Each is a task of the user's, and they are all told at once."""
+def test_very_many_calls_that_wait_for_memory(end: str) -> None:
+    """Each is a task of the application, and all are notified at once."""
     count = scaled(50_000)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The group coordinator over sockets: who it is, how it moves, and what faults do to it."""
+"""The group coordinator over sockets: where it is, how it moves, and faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def scene() -> AsyncIterator[Scene]:
         yield one
 
 
-# Who coordinates
+# Which broker coordinates
 
 
 async def test_the_internal_topic_is_made_when_a_coordinator_is_asked_for(scene: Scene) -> None:
@@ -58,7 +58,7 @@ async def test_the_internal_topic_is_made_when_a_coordinator_is_asked_for(scene:
     assert {len(one.replica_nodes) for one in topic.partitions} == {3}
 
 
-async def test_the_internal_topic_is_as_the_configuration_says() -> None:
+async def test_the_internal_topic_follows_the_configuration() -> None:
     configs = {"offsets.topic.num.partitions": 4, "offsets.topic.replication.factor": 2}
     async with asyncio.timeout(60), Cluster(3, broker_configs=configs) as cluster:
         scene = Scene(cluster)
@@ -78,7 +78,7 @@ async def test_groups_are_spread_over_brokers(scene: Scene) -> None:
     assert [one.key for one in found] == names
 
 
-async def test_without_the_internal_topic_nobody_coordinates(scene: Scene) -> None:
+async def test_without_the_internal_topic_no_broker_coordinates(scene: Scene) -> None:
     peer = await scene.peer()
     scene.cluster.delete_topic(OFFSETS)
     for request in (join("g", "m"), beat("g", 1, "m")):
@@ -109,7 +109,7 @@ async def test_a_group_moves_with_its_partition(scene: Scene) -> None:
     assert fetched.groups[0].topics[0].partitions[0].committed_offset == 7
 
 
-async def test_who_waits_for_a_group_that_moves_is_told_at_once(scene: Scene) -> None:
+async def test_a_pending_join_fails_at_once_when_its_group_moves(scene: Scene) -> None:
     peer, other = await scene.peer(), await scene.peer()
     await scene.alone(peer)
     asked = await other.call(join("g"), 9)
@@ -161,7 +161,7 @@ async def test_a_group_outlives_a_restart_of_the_only_broker() -> None:
         await again.close()
 
 
-async def test_a_coordinator_that_takes_its_time_says_so(scene: Scene) -> None:
+async def test_a_slow_coordinator_responds_that_it_is_loading(scene: Scene) -> None:
     peer = await scene.peer()
     member_id, generation = await scene.alone(peer)
     new = scene.coordinator() % 3 + 1
@@ -184,7 +184,7 @@ async def test_a_coordinator_that_takes_its_time_says_so(scene: Scene) -> None:
     for request in requests:
         version = min(NEWEST[request.API_KEY], 9)
         assert code_of(await peer.call(request, version)) is loading
-    # Members get the benefit of the doubt.
+    # Heartbeats succeed meanwhile: members are taken for alive.
     assert code_of(await peer.call(beat("g", generation, member_id), 4)) is NONE
     coordinator.load_seconds = 0.0
     assert code_of(await peer.call(beat("g", generation, member_id), 4)) is NONE
@@ -192,7 +192,7 @@ async def test_a_coordinator_that_takes_its_time_says_so(scene: Scene) -> None:
     assert described.groups[0].members[0].member_id == member_id
 
 
-async def test_a_broker_that_hears_of_its_role_takes_over_before_anybody_asks(scene: Scene) -> None:
+async def test_a_new_coordinator_takes_over_before_the_first_request(scene: Scene) -> None:
     member_id, _ = await scene.alone(await scene.peer())
     old, new = scene.broker(), scene.cluster.brokers[scene.coordinator() % 3 + 1]
     scene.cluster.move_leader(OFFSETS, scene.partition, new.node_id)
@@ -260,7 +260,7 @@ async def test_requests_that_are_sent_ahead_are_served_in_order(scene: Scene) ->
     assert answers[0].assignment == b"A"
 
 
-async def test_a_member_whose_connection_is_lost_may_ask_again(scene: Scene) -> None:
+async def test_a_member_whose_connection_is_lost_may_join_again(scene: Scene) -> None:
     first, second = await scene.peer(), await scene.peer()
     leader, _ = await scene.alone(first)
     asked = await second.call(join("g"), 9)
@@ -314,7 +314,7 @@ async def test_faults_are_for_single_partitions_that_are_read_or_forgotten(scene
     ]
 
 
-async def test_an_answer_that_is_lost_was_carried_out(scene: Scene) -> None:
+async def test_a_request_whose_response_is_lost_was_carried_out(scene: Scene) -> None:
     peer = await scene.peer()
     member_id, generation = await scene.alone(peer)
     scene.cluster.faults.error("LeaveGroup", ErrorCode.NOT_COORDINATOR, after=True)

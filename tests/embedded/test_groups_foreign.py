@@ -1,7 +1,7 @@
-"""Groups of consumers that others wrote, beside what `tests/foreign` has them do on one broker.
+"""Groups of foreign consumers on several brokers; `tests/foreign` covers them on one broker.
 
-The cluster runs on a loop in a thread of its own, as these clients block. What they see is held
-against what the brokers have.
+The cluster runs on a loop in a thread of its own, as these clients block. What they see is
+compared with the brokers' state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.unit.testing.batches import batch_bytes
 T = TypeVar("T")
 PARTITIONS, EACH = 6, 10
 PATIENCE = 30.0
-"""Seconds: what takes longer will never come."""
+"""Seconds after which a wait counts as failed."""
 
 
 class Box:
@@ -45,11 +45,11 @@ class Box:
         return cluster
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out ``work`` in the loop."""
+        """Run ``work`` in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     def see(self, function: Callable[[Cluster], T]) -> T:
-        """Look into the cluster, in its thread."""
+        """Call ``function`` with the cluster, in its thread."""
 
         async def look() -> T:
             return function(self.cluster)
@@ -73,7 +73,7 @@ class Box:
         return self.see(lambda cluster: cluster.brokers[node_id].groups.shard(name).groups[name])
 
     def end(self) -> None:
-        """Close the cluster, end the thread."""
+        """Close the cluster, and end the thread."""
         self.run(self.cluster.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(PATIENCE)
@@ -90,7 +90,7 @@ def box() -> Iterator[Box]:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Try again and again."""
+    """Poll the condition until it holds."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, what
@@ -117,7 +117,7 @@ def rdkafka(box: Box, group: str, **settings: object) -> confluent_kafka.Consume
 
 
 def shared(*consumers: confluent_kafka.Consumer) -> Callable[[], bool]:
-    """Whether each has as many partitions as the others."""
+    """Whether all members have equally many partitions."""
 
     def check() -> bool:
         for one in consumers:
@@ -128,7 +128,7 @@ def shared(*consumers: confluent_kafka.Consumer) -> Callable[[], bool]:
 
 
 def drain(*consumers: confluent_kafka.Consumer) -> set[tuple[int, int]]:
-    """(partition, offset) of all records of the topic."""
+    """Poll until all records of the topic came; return their (partition, offset) pairs."""
     seen: set[tuple[int, int]] = set()
 
     def check() -> bool:
@@ -166,7 +166,7 @@ def test_a_group_of_librdkafka_outlives_its_coordinator(box: Box) -> None:
 # aiokafka
 
 
-def test_consumers_of_aiokafka_share_and_hand_over(box: Box) -> None:
+def test_consumers_of_aiokafka_divide_partitions_and_hand_over(box: Box) -> None:
     async def consumer() -> aiokafka.AIOKafkaConsumer:
         one = aiokafka.AIOKafkaConsumer(
             "t",

@@ -23,7 +23,7 @@ from tests.support.holds import held, run_held, scaled
 
 
 class CannedMetadata(MetadataResponse):
-    """An answer that costs the embedded broker, which shares the loop, no time."""
+    """A response that is encoded already: the embedded broker runs on the probed loop."""
 
     data = b""
 

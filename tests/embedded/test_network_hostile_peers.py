@@ -1,6 +1,6 @@
-"""Peers that break the rules, on real sockets: whatever they do, typed errors and nothing left.
+"""Peers that violate the protocol, on real sockets: typed errors, and nothing left behind.
 
-Every test runs under the leak watcher: no task, timer or socket may be left behind.
+Every test runs under the leak watcher, which fails it over a task, timer or socket that is left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.unit.network.scripted_broker import (
 
 
 def answer_bytes(request: Received) -> bytes:
-    """A good answer, as bytes to be spoilt."""
+    """A valid response, as bytes to be damaged."""
     if request.api_key == API_VERSIONS:
         response: Any = ApiVersionsResponse(0, list(SPOKEN))
     else:
@@ -66,7 +66,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("spoilt", [API_VERSIONS, METADATA])
-async def test_spoilt_answers_give_typed_errors_and_leave_the_client_usable(
+async def test_spoilt_responses_give_typed_errors_and_leave_the_client_usable(
     bench: Bench, spoilt: int
 ) -> None:
     rng = random.Random(spoilt)

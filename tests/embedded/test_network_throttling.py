@@ -1,4 +1,4 @@
-"""Throttling on whole clients: a broker's wish for silence delays, and never stalls."""
+"""Throttling on whole clients: the throttle time delays a client, and never stalls it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import kclient
 from kclient.testing import Cluster
 
 PATIENCE = 8.0
-"""Seconds; a throttle that is forgotten shows as the handshake's 10 s or a request's 30 s."""
+"""Seconds; a stall would last for the handshake's 10 s or a request's 30 s."""
 
 
 async def test_a_throttled_handshake_delays_and_does_not_stall() -> None:

@@ -1,4 +1,4 @@
-"""TLS over real sockets: who is trusted, and who is refused before a byte of Kafka is sent."""
+"""TLS over real sockets: which peers are trusted, and which are refused before any Kafka byte."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trust(authority: trustme.CA, tmp_path: Path) -> Path:
-    """The file that clients trust."""
+    """The file of the authority that clients trust."""
     path = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
     return path
@@ -46,7 +46,7 @@ def server_context(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 
 async def loopback(host: str, port: int) -> Sequence[SocketAddress]:
-    """Every name is this machine."""
+    """Resolve every name to this machine."""
     return [(socket.AF_INET, ("127.0.0.1", port))]
 
 
@@ -77,7 +77,7 @@ async def test_a_trusted_certificate_for_the_host_is_accepted(
         assert isinstance(await client.send(-1, MetadataRequest()), MetadataResponse)
 
 
-async def test_large_answers_come_through_whole(
+async def test_large_responses_come_through_whole(
     bench: Bench, authority: trustme.CA, trust: Path
 ) -> None:
     certificate = authority.issue_cert("kafka.example")
@@ -191,7 +191,7 @@ async def test_an_old_version_of_tls_is_refused(
         assert broker.requests == []
 
 
-async def test_a_client_certificate_proves_who_we_are(
+async def test_a_client_certificate_authenticates_the_client(
     bench: Bench, authority: trustme.CA, trust: Path, tmp_path: Path
 ) -> None:
     context = server_context(authority.issue_cert("kafka.example"))
@@ -216,9 +216,7 @@ async def test_a_plaintext_listener_is_named(bench: Bench, trust: Path) -> None:
         assert "plaintext" in (error.hint or "")
 
 
-async def test_a_listener_that_never_shakes_hands_is_given_up_in_time(
-    bench: Bench, trust: Path
-) -> None:
+async def test_a_listener_that_never_shakes_hands_times_out(bench: Bench, trust: Path) -> None:
     async with ScriptedBroker(reads=False) as broker:
         client = await bench.client(
             ("kafka.example", broker.port),
@@ -243,7 +241,7 @@ async def test_a_tls_listener_is_named_by_a_plaintext_client(
 async def test_closing_waits_for_no_goodbye(
     bench: Bench, authority: trustme.CA, trust: Path
 ) -> None:
-    """A peer that stopped reading doesn't answer the end of TLS either."""
+    """A peer that stopped reading doesn't respond to TLS's close_notify either."""
     certificate = authority.issue_cert("kafka.example")
     async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
         client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))

@@ -16,11 +16,11 @@ RNG = random.Random(7)
 KEYS = [RNG.randbytes(RNG.choice([1, 2, 3, 7, 16, 100])) for _ in range(80)]
 KEYS += [b"\x00", b"\xff" * 9, "Schlüssel".encode()]
 EMPTY = 600
-"""So many that a random choice leaves no partition out (1e-20 at 12)."""
+"""Enough that a random choice leaves no partition out (a chance of 1e-20 at 12)."""
 
 
 def write_all(bootstrap: str, topic: str) -> None:
-    """Have librdkafka write each key, and records without one."""
+    """Write each key, and records without one, with librdkafka."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "sticky.partitioning.linger.ms": 0}
     )
@@ -30,7 +30,7 @@ def write_all(bootstrap: str, topic: str) -> None:
 
 
 def found(cluster: Cluster, topic: str, partitions: int) -> dict[bytes | None, set[int]]:
-    """Where the records of each key are."""
+    """The partitions that have records of each key."""
     places: dict[bytes | None, set[int]] = {}
     for partition in range(partitions):
         for record in cluster.records(topic, partition):
@@ -51,5 +51,5 @@ async def test_keys_go_where_librdkafka_sends_them(partitions: int) -> None:
             await producer.flush()
         ours, theirs = (found(cluster, topic, partitions) for topic in ("ours", "theirs"))
         assert {key: ours[key] for key in KEYS} == {key: theirs[key] for key in KEYS}
-        for key in (None, b""):  # by no hash: all over the topic, each record by itself
+        for key in (None, b""):  # not hashed: spread over the topic, record by record
             assert len(ours[key]) == len(theirs[key]) == partitions

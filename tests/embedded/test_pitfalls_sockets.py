@@ -47,10 +47,10 @@ API_VERSIONS, METADATA = 18, 3
 
 
 class Reader:
-    """A listener that keeps what came, and stops reading after so many bytes of a connection.
+    """A listener that keeps what it received, and stops reading a connection after some bytes.
 
     Args:
-        stops_after: Bytes; None for a connection that is read to its end.
+        stops_after: In bytes; None to read the connection to its end.
     """
 
     def __init__(self, *stops_after: int | None) -> None:
@@ -92,7 +92,7 @@ class Reader:
 
 
 def whole_frames(data: bytes | bytearray) -> tuple[list[bytes], int]:
-    """The frames that are complete in ``data``, and how many bytes of another one follow."""
+    """The complete frames in ``data``, and how many bytes of an incomplete one follow."""
     frames, at = [], 0
     while len(data) >= at + 4:
         (size,) = struct.unpack_from(">i", data, at)
@@ -108,7 +108,7 @@ async def listening(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any],
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve on a port of loopback, with a small receive buffer; gives the port."""
+    """Serve on a port of loopback, with a small receive buffer; yields the port."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.bind(("127.0.0.1", 0))
@@ -136,9 +136,9 @@ async def listening(
 
 
 async def test_pitfall_13_half_a_request_is_never_followed_by_another(bench: Bench) -> None:
-    """The buffers on the way are tiny, and the peer stops reading in the middle of a request.
+    """The socket buffers are tiny, and the peer stops reading in the middle of a request.
 
-    What the system doesn't take stays with the transport, and is too little to fill that.
+    What the kernel doesn't take stays in the transport's buffer, and is too little to fill it.
     """
     large = MetadataRequest(topics=[MetadataRequestTopic(name="t" * 200) for _ in range(250)])
     small = MetadataRequest(topics=[])
@@ -154,22 +154,22 @@ async def test_pitfall_13_half_a_request_is_never_followed_by_another(bench: Ben
         assert isinstance(error, RequestTimedOut)
         assert error.maybe_written
         reader.go_on.set()
-        await outcome(behind)  # it waited for the connection, or was under way on the old one
+        await outcome(behind)  # it waited for the connection, or was in flight on the old one
         assert (await client.send(FIRST, small, timeout=30.0)).cluster_id == "c"
         old, new = reader.received
         frames, rest = whole_frames(old)
         assert [decode_request_header(frame).api_key for frame in frames] == [API_VERSIONS]
-        assert 0 < rest < 50_000  # a half, and nothing behind it
+        assert 0 < rest < 50_000  # half a request, and nothing behind it
         frames, rest = whole_frames(new)
         assert decode_request_header(frames[0]).api_key == API_VERSIONS
         assert rest == 0
 
 
-# 65: every address of a name is tried, and the name is looked up anew each round
+# 65: every address of a name is tried, and the name is looked up again each round
 
 
 class Names:
-    """A resolver whose answer a test changes."""
+    """A resolver whose addresses a test changes."""
 
     def __init__(self, *addresses: tuple[str, int]) -> None:
         self.addresses = list(addresses)
@@ -182,7 +182,7 @@ class Names:
 
 @contextlib.asynccontextmanager
 async def dead_end() -> AsyncIterator[tuple[str, int]]:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()
@@ -205,7 +205,7 @@ async def test_pitfall_65_a_name_is_looked_up_again_for_each_attempt() -> None:
         producer: Any = kclient.Producer("kafka.example:9092", dialer=dialer)
         starting = asyncio.create_task(producer.start())
         async with asyncio.timeout(5.0):
-            while names.asked < 3:  # noqa: ASYNC110 - the resolver tells nobody
+            while names.asked < 3:  # noqa: ASYNC110 - the resolver has no event
                 await asyncio.sleep(0.01)
         names.addresses = [(cluster.brokers[1].host, cluster.brokers[1].port)]
         await starting
@@ -223,7 +223,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 @pytest.mark.parametrize("peer", [hang_up, say_nothing])
 async def test_an_address_that_accepts_and_does_not_serve_is_left_for_the_next(peer: Any) -> None:
-    """With no more time than one attempt may take, and in whichever order the name gives them."""
+    """The whole start has no more time than one attempt may take; the dead address comes first."""
     async with Cluster(brokers=1) as cluster, listening(peer) as port:
         cluster.create_topic("t")
         names = Names(("127.0.0.1", port), (cluster.brokers[1].host, cluster.brokers[1].port))
@@ -284,7 +284,7 @@ def test_pitfall_65_a_look_up_that_hangs_holds_up_neither_the_loop_nor_the_exit(
     assert done.stdout.endswith("done\n")
 
 
-# TLS to a plaintext listener, and plaintext to a TLS listener: the error says so
+# TLS to a plaintext listener, and plaintext to a TLS listener: the error names the mismatch
 
 
 @pytest.fixture(scope="module")
@@ -294,29 +294,29 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trusting(authority: trustme.CA, tmp_path: Path) -> Security:
-    """TLS that trusts the authority."""
+    """TLS settings that trust the authority."""
     path = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
     return Security.tls(ca_file=path)
 
 
 async def why_not(bootstrap: str, **settings: Any) -> str:
-    """Why a producer can't start there."""
+    """The error text of a producer that can't start there."""
     with pytest.raises(BootstrapFailed) as failure:
         async with kclient.Producer(bootstrap, **settings):
             raise AssertionError("it started")
     return str(failure.value)
 
 
-async def test_tls_to_a_plaintext_broker_says_so(trusting: Security) -> None:
-    """The broker takes the greeting for the size of a request, and hangs up."""
+async def test_tls_to_a_plaintext_broker_is_named(trusting: Security) -> None:
+    """The broker takes the ClientHello for the size of a request, and hangs up."""
     async with Cluster(brokers=1) as cluster:
         text = await why_not(cluster.bootstrap, security=trusting, bootstrap_timeout=1.0)
     assert "is that listener plaintext" in text
     assert cluster.bootstrap in text
 
 
-async def test_tls_to_a_plaintext_broker_is_given_up_before_the_time_is_over(
+async def test_tls_to_a_plaintext_broker_fails_before_the_timeout(
     trusting: Security,
 ) -> None:
     async with Cluster(brokers=1) as cluster:
@@ -328,7 +328,7 @@ async def test_tls_to_a_plaintext_broker_is_given_up_before_the_time_is_over(
 async def test_a_tls_broker_whose_balancer_has_no_back_end_yet_is_waited_for(
     authority: trustme.CA, trusting: Security
 ) -> None:
-    """It hangs up on every connection, on those without any bytes as well; then it serves."""
+    """It hangs up on every connection, even before any bytes; then it serves."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kafka.example").configure_cert(context)
     accepted = 0
@@ -392,7 +392,7 @@ async def test_a_broker_that_spoke_tls_before_is_not_taken_for_a_plaintext_one(
     assert retriable == ([True, True, True] if spoke_tls else [True, False, False])
 
 
-async def test_tls_to_a_listener_that_answers_something_else_fails_at_once(
+async def test_tls_to_a_listener_of_another_protocol_fails_at_once(
     trusting: Security,
 ) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -411,11 +411,11 @@ ALERTS = {
     "unexpected_message": b"\x15\x03\x03\x00\x02\x02\x0a",
     "TLS 1.0": b"\x15\x03\x01\x00\x02\x02\x46",
 }
-"""What Kafka's TLS listeners say to bytes that are no TLS, before they hang up."""
+"""The alerts that Kafka's TLS listeners send on bytes that are no TLS, before they hang up."""
 
 
 @pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
-async def test_plaintext_to_a_tls_listener_says_so_and_fails_at_once(alert: bytes) -> None:
+async def test_plaintext_to_a_tls_listener_is_named_and_fails_at_once(alert: bytes) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(5)
         writer.write(alert)

@@ -1,6 +1,6 @@
-"""What is written, and what is told, of producers' calls that are cancelled.
+"""What cancelled calls of a producer write, and what they report.
 
-Every await at every suspension: ``tests/virtual/test_cancellation.py``.
+``tests/virtual/test_cancellation.py`` cancels every await at every suspension.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def test_cancelled_enqueues_are_not_written_and_those_that_returned_are(
     assert cancelled and not cancelled & set(written)
 
 
-async def test_what_failed_before_a_bulk_was_cancelled_is_told_by_the_next_flush(
+async def test_what_failed_before_a_bulk_was_cancelled_is_raised_by_the_next_flush(
     cluster: Cluster,
 ) -> None:
     going_on = asyncio.Event()
@@ -75,10 +75,10 @@ async def test_what_failed_before_a_bulk_was_cancelled_is_told_by_the_next_flush
         with pytest.raises(FlushFailed) as failed:
             await producer.flush()
         assert failed.value.count == 1
-        await producer.flush()  # told once
+        await producer.flush()  # raised once
 
 
-async def test_what_a_bulk_raised_itself_is_not_told_again_by_the_next_flush(
+async def test_what_a_bulk_raised_itself_is_not_raised_again_by_the_next_flush(
     cluster: Cluster,
 ) -> None:
     async with kclient.Producer(cluster.bootstrap, max_block=0.1) as producer:

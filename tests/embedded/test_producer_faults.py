@@ -1,4 +1,4 @@
-"""Brokers err, lose answers, move and vanish: nothing is lost, doubled or reordered."""
+"""Brokers err, lose responses, move and crash: nothing is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_errors_that_pass_are_survived(cluster: Cluster, code: ErrorCode, 
 
 
 async def test_expired_records_never_land_elsewhere(cluster: Cluster) -> None:
-    """What CVE-2026-35554 was about: bytes of an expired batch must not be used for another one."""
+    """CVE-2026-35554: bytes of an expired batch must not be reused for another one."""
     topics = [cluster.create_topic(f"t{i}", partitions=2) for i in range(20)]
     settings = {**QUICK, "delivery_timeout": 0.15, "batch_size": 1000, "linger": 0.002}
     deliveries = []
@@ -95,7 +95,7 @@ async def test_failure_reports_are_honest_under_held_requests(cluster: Cluster) 
     settings = {**QUICK, "delivery_timeout": 0.2, "linger": 0.0, "batch_size": 500}
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"first")
-        held = cluster.faults.hold("Produce", after=True)  # appended, the answer is kept back
+        held = cluster.faults.hold("Produce", after=True)  # appended, the response is held
         deliveries = [out.send("t", b"%d" % i + b"." * 100) for i in range(60)]
         outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
         there = set(values(cluster))
@@ -152,7 +152,7 @@ async def test_a_producer_id_that_comes_late_holds_up_but_loses_nothing(cluster:
     assert values(cluster) == numbers(100)
 
 
-async def test_a_defect_in_an_answers_handling_fails_the_client_and_not_the_connection(
+async def test_a_defect_in_response_handling_fails_the_client_and_not_the_connection(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = kclient.Producer(cluster.bootstrap)

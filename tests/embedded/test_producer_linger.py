@@ -1,6 +1,6 @@
-"""Records that follow each other while their batches linger for less than a loop's clock tells.
+"""Records that follow each other while batches linger for less than the loop clock's resolution.
 
-uvloop counts in whole milliseconds: what is due before the next one it calls at once.
+uvloop counts in whole milliseconds: it calls at once what is due before the next one.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_reading_a_million_small_records(way: str) -> None:
 
 @pytest.mark.parametrize("way", READ)
 def test_large_compressed_values_both_ways(way: str) -> None:
-    """They are worth a thread, out and in."""
+    """They are compressed and inflated in a thread."""
     part = random.Random(1).randbytes(10_000)
     value = (part * 11)[: 100 * 1024]
     count = scaled(10_000)
@@ -95,7 +95,7 @@ def test_large_compressed_values_both_ways(way: str) -> None:
 def test_a_loop_over_records_lets_others_run_every_few_milliseconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the user's own code takes over each: 5 ms and one record."""
+    """Others wait for at most 5 ms and one record, however long the application takes for it."""
     work = UsersWork()
     monkeypatch.setattr("kclient.consumer.poller.monotonic", work.clock)
 
@@ -139,7 +139,7 @@ def test_the_loop_is_never_held_for_long(way: str, codec: Compression) -> None:
     run_held(main)
 
 
-def test_a_large_answer_of_many_tiny_batches_does_not_hold_the_loop() -> None:
+def test_a_large_response_of_many_tiny_batches_does_not_hold_the_loop() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             cluster.create_topic(T, partitions=4)

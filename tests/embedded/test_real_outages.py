@@ -1,8 +1,8 @@
 """Outages in real time, on real sockets: how often clients dial, and how much memory they take.
 
 The exact figures are tested on virtual time (``test_reconnects.py`` and
-``test_memory_in_outages.py`` there); this shows once that loops, kernels, sockets and allocators
-don't add to them.
+``test_memory_in_outages.py`` there); these tests show that real loops, kernels, sockets and
+allocators add nothing to them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def test_a_listener_that_hangs_up_is_dialed_at_most_28_times_in_20_seconds
 
 
 class Log:
-    """All partitions of the topic, read off and emptied now and then."""
+    """All partitions of the topic, counted, and emptied now and then."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -100,7 +100,7 @@ class Log:
         return sum(self._cluster.end_offset("flights", n) for n in range(PARTITIONS))
 
     async def grows(self, seconds: float) -> int:
-        """Records written in that time."""
+        """Records written within ``seconds``."""
         before = self.end()
         for _ in range(int(seconds * 5)):
             await asyncio.sleep(0.2)
@@ -111,7 +111,7 @@ class Log:
 
 
 async def be_frozen(cluster: Cluster, seconds: float) -> None:
-    """As stopped processes: kernels accept connections and bytes, nobody looks at them."""
+    """As stopped processes: kernels accept connections and bytes, no broker reads them."""
     time.sleep(seconds)  # noqa: ASYNC251 - on purpose: the brokers are in this loop
 
 
@@ -124,14 +124,14 @@ async def be_refused(cluster: Cluster, seconds: float) -> None:
 
 
 async def be_silent(cluster: Cluster, seconds: float) -> None:
-    """Connections stay open, and nothing comes back on them, as half-open ones."""
+    """As half-open connections: they stay open, and no response comes back."""
     silence = cluster.faults.drop(None, times=None)
     await asyncio.sleep(seconds)
     cluster.faults.remove(silence)
 
 
 OUTAGES = ((be_frozen, 1.5), (be_refused, 1.5), (be_silent, 3.5))
-"""With the seconds until the rate is looked at: the last kind is noticed by time-outs of 2 s."""
+"""With the seconds until the rate is checked: the last kind is detected by time-outs of 2 s."""
 
 
 async def test_a_producer_at_full_rate_keeps_its_memory_in_outages_and_loses_nothing() -> None:

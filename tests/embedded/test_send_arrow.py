@@ -1,4 +1,4 @@
-"""``send_arrow``: order, errors by row, room, cancellation and failures."""
+"""``send_arrow``: order, errors by row, memory, cancellation and failures."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_keys_and_partitions_decide_as_in_send(cluster: Cluster) -> None:
 
 
 class EveryThird:
-    """A user's partitioner."""
+    """An application's partitioner."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         return 3 if key == b"third" else 1
@@ -112,7 +112,7 @@ async def test_rows_go_behind_what_waits_for_the_topic(cluster: Cluster) -> None
     assert written(cluster)[1] == [b"00", b"01", b"02", b"03", b"04", b"1", b"2"]
 
 
-async def test_more_rows_than_memory_has_room_for(cluster: Cluster) -> None:
+async def test_more_rows_than_fit_into_memory(cluster: Cluster) -> None:
     values = numbers(5000, 100)
     settings: Any = {"buffer_memory": 20_000, "batch_size": 2000, "linger": 0.0}
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
@@ -121,7 +121,7 @@ async def test_more_rows_than_memory_has_room_for(cluster: Cluster) -> None:
     assert everything(cluster) == values
 
 
-async def test_nothing_to_send_asks_nobody(cluster: Cluster) -> None:
+async def test_nothing_to_send_asks_no_broker(cluster: Cluster) -> None:
     async with kclient.Producer(cluster.bootstrap) as out:
         assert await out.send_arrow("nowhere", pa.table({"value": pa.array([], pa.binary())})) == 0
 
@@ -218,10 +218,10 @@ async def test_a_reader_is_sent_batch_by_batch_as_far_as_it_is_right(cluster: Cl
     assert everything(cluster) == [b"a"] * 2 + [b"a"] + [b"b"] * 3
 
 
-# No room, no topic, no life
+# No memory, no topic, closed
 
 
-async def test_no_room_within_max_block_names_the_row(cluster: Cluster) -> None:
+async def test_no_memory_within_max_block_names_the_row(cluster: Cluster) -> None:
     settings: Any = {"buffer_memory": 5000, "batch_size": 1000, "max_block": 0.05}
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"v")
@@ -315,7 +315,7 @@ async def test_rows_of_failed_batches_are_named(cluster: Cluster) -> None:
         assert all(why.maybe_written is False for _, why in error.rows)
         again = pa.concat_tables([table.take(pa.array(lost)), table.slice(error.taken)])
         assert await out.send_arrow("t", again) == len(again)
-        await out.flush()  # what failed was told already
+        await out.flush()  # what failed was raised already
     assert everything(cluster) == sorted([*numbers(900, 100), b"before"])
 
 
@@ -338,7 +338,7 @@ async def test_rows_in_one_run_are_a_range_and_those_of_others_are_not_named(
 
 async def test_rows_of_an_expired_batch_may_be_written(cluster: Cluster) -> None:
     settings: Any = {"delivery_timeout": 0.4, "request_timeout": 0.2, "linger": 0.1, **QUICK}
-    # It lingers, or rows would be two batches on a machine that is slow between them.
+    # It lingers, or a slow machine would put the rows into two batches.
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"v", partition=2)
         held = cluster.faults.hold("Produce", times=None, after=True)

@@ -1,4 +1,4 @@
-"""``send_arrow``: odd cells, a partitioner that raises, and errors that are the user's own."""
+"""``send_arrow``: odd cells, a partitioner that raises, and errors of which no part is shared."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_header_whose_name_is_not_utf8_is_named_by_row(cluster: Cluster)
 
 
 class Failing:
-    """A user's partitioner that fails at one key."""
+    """An application's partitioner that fails at one key."""
 
     def __init__(self, at: bytes) -> None:
         self.at = at
@@ -121,11 +121,11 @@ async def test_rows_before_one_that_the_partitioner_fails_for_are_sent(
     assert failing.asked == keys[: at + 1]
 
 
-# Errors for the user
+# Errors as the caller gets them
 
 
 class Kept(bytearray):
-    """Something large of the user's, that can be watched."""
+    """A large object of the application that a weak reference can watch."""
 
 
 @pytest.mark.parametrize("which", ["rows", "errors", "cause"])
@@ -159,7 +159,7 @@ async def test_raising_the_error_of_a_row_keeps_nothing_of_the_raiser(
     assert [ref() for ref in alive] == [None] * 3
 
 
-async def test_rows_of_one_batch_have_one_error_that_is_nobody_elses(cluster: Cluster) -> None:
+async def test_rows_of_one_batch_have_one_error_that_no_other_record_has(cluster: Cluster) -> None:
     async with kclient.Producer(cluster.bootstrap, linger=0.2, batch_size=100_000) as out:
         await out.partitions_for("t")
         stranger = out.send("t", b"stranger", partition=0)

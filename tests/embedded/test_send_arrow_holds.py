@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 
 
 def tables() -> dict[str, Callable[[int], Any]]:
-    """What may be long to look at."""
+    """Tables whose inspection may take long."""
     value = b"x" * 100
 
     def repeated(count: int) -> Any:
@@ -106,7 +106,7 @@ def test_keys_of_twenty_kilobytes_do_not_hold_the_loop() -> None:
 
 
 class Busy:
-    """A user's partitioner that takes its time."""
+    """A slow partitioner of the application."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         return sum(range(30_000)) % partition_count
@@ -142,7 +142,7 @@ def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
             await out.partitions_for("t")
             cluster.faults.hold("Produce", times=None)
             sending = asyncio.create_task(out.send_arrow("t", table))
-            while out.health().buffered_bytes < 41 * count:  # noqa: ASYNC110 - no such event
+            while out.health().buffered_bytes < 41 * count:  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0)
             with LoopProbe() as probe:
                 with pytest.raises(FlushFailed):

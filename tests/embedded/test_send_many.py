@@ -1,4 +1,4 @@
-"""``send_many`` pulls records in blocks: what an iterator that goes on afterwards still has."""
+"""``send_many`` pulls records in blocks: what is left in an iterator that is used afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_nothing_is_lost_behind_a_failure_of_a_batch(cluster: Cluster) -> 
     assert len(set(all_values(cluster))) == 20_001 - failed.value.count
 
 
-async def test_what_the_iterator_raises_is_told_though_a_batch_has_failed_meanwhile(
+async def test_what_the_iterator_raises_is_raised_though_a_batch_has_failed_meanwhile(
     cluster: Cluster,
 ) -> None:
     for count in range(2, 34):  # a failure is seen after some 16 records
@@ -87,7 +87,7 @@ async def test_what_the_iterator_raises_is_told_though_a_batch_has_failed_meanwh
             await asyncio.gather(producer.flush(), return_exceptions=True)
 
 
-async def test_the_note_says_how_many_were_pulled_behind_a_record_without_room(
+async def test_the_note_counts_what_was_pulled_behind_a_record_that_did_not_fit(
     cluster: Cluster,
 ) -> None:
     values = iter([b"%0100d" % i for i in range(1000)])
@@ -110,7 +110,7 @@ FULL: Any = {"buffer_memory": 20_000, "batch_size": 4000, "linger": 0.01}
 
 
 class Torn(BaseException):
-    """Not an Exception, as KeyboardInterrupt."""
+    """A BaseException that is no Exception, as KeyboardInterrupt."""
 
 
 def torn(count: int, error: BaseException) -> Generator[bytes, None, None]:
@@ -120,11 +120,11 @@ def torn(count: int, error: BaseException) -> Generator[bytes, None, None]:
 
 
 @pytest.mark.parametrize("ending", ["no room", "cancelled", "closed"])
-async def test_what_the_iterator_raised_is_told_when_a_wait_for_room_ends_the_call(
+async def test_what_the_iterator_raised_is_noted_when_a_wait_for_memory_ends_the_call(
     cluster: Cluster, ending: str
 ) -> None:
     noted = 0
-    for count in range(160, 176):  # room is for some 165
+    for count in range(160, 176):  # some 165 fit
         max_block = 0.05 if ending == "no room" else 60.0
         producer = kclient.Producer(cluster.bootstrap, max_block=max_block, **FULL)
         await producer.start()
@@ -141,7 +141,7 @@ async def test_what_the_iterator_raised_is_told_when_a_wait_for_room_ends_the_ca
             await call
         error = caught.value
         noted += "is torn" in " ".join(getattr(error, "__notes__", ()))
-        if inspect.getgeneratorstate(source) == inspect.GEN_CLOSED:  # nothing will come of it
+        if inspect.getgeneratorstate(source) == inspect.GEN_CLOSED:  # it can't be used again
             assert isinstance(error, ValueError) or "is torn" in " ".join(error.__notes__)
         held.release()
         cluster.faults.clear()
@@ -164,7 +164,7 @@ async def test_what_is_no_exception_comes_through_whatever_ends_the_call(cluster
             held.release()
             cluster.faults.clear()
     assert True in came
-    assert False in came  # further away than what was pulled
+    assert False in came  # beyond what was pulled
 
 
 async def test_keys_go_where_they_belong_on_many_partitions(cluster: Cluster) -> None:
@@ -172,7 +172,7 @@ async def test_keys_go_where_they_belong_on_many_partitions(cluster: Cluster) ->
     keys = [b"%d" % i for i in range(3000)] + [b"", None]
     records = [(key, b"v") for key in keys]
     async with kclient.Producer(cluster.bootstrap) as producer:
-        await producer.send_many("many", records)  # of most partitions it is the first record
+        await producer.send_many("many", records)  # in most partitions it is the first record
         assert await producer.send_many("many", iter(records)) == len(records)
         one_by_one = await asyncio.gather(
             *[producer.send("many", b"v", key=key) for key in keys if key is not None]

@@ -1,4 +1,4 @@
-"""Clusters at fixed addresses, as somebody who develops with one wants them."""
+"""Clusters at fixed addresses, for development against one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_cluster_may_start_again_at_once_where_one_was() -> None:
                 await admin.describe_cluster()
 
 
-async def test_clients_are_told_the_host_that_was_given() -> None:
+async def test_the_given_host_is_advertised_to_clients() -> None:
     async with asyncio.timeout(60), Cluster(2, host="127.0.0.2") as cluster:
         assert all(one.startswith("127.0.0.2:") for one in cluster.bootstrap.split(","))
         async with kclient.Admin(cluster.bootstrap) as admin:
@@ -120,6 +120,6 @@ def test_ports_that_cannot_be_are_refused(port: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", None])
-def test_hosts_that_nobody_can_connect_to_are_refused(host: str) -> None:
+def test_hosts_that_clients_cannot_connect_to_are_refused(host: str) -> None:
     with pytest.raises(InvalidArgument, match="clients connect to"):
         Cluster(1, host=host)

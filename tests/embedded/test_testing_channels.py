@@ -1,4 +1,4 @@
-"""Connections of the embedded cluster that ask for more than their share."""
+"""Connections of the embedded cluster that send very many requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield one
 
 
-async def test_others_have_their_turn_between_the_requests_of_one(cluster: Cluster) -> None:
+async def test_other_connections_are_served_between_the_requests_of_one(cluster: Cluster) -> None:
     count = 4000
     async with RawPeer.to(cluster.bootstrap) as many, RawPeer.to(cluster.bootstrap) as one:
         many.write_bytes(ASKED * count)
@@ -39,7 +39,7 @@ async def test_requests_of_a_peer_that_left_are_not_carried_out(cluster: Cluster
     held = cluster.faults.hold("ApiVersions")
     async with RawPeer.to(cluster.bootstrap) as peer:
         peer.write(ApiVersionsRequest(), 0)
-        peer.write_bytes(ASKED * 20_000)  # so many that no more is read, nor the end noticed
+        peer.write_bytes(ASKED * 20_000)  # so many that the broker stops reading before the end
         await held.wait_hits()
         async with RawPeer.to(cluster.bootstrap) as witness:
             for _ in range(50):
@@ -51,7 +51,7 @@ async def test_requests_of_a_peer_that_left_are_not_carried_out(cluster: Cluster
     assert cluster.requests.count("FindCoordinator") < 10
 
 
-async def test_a_peer_that_reads_late_gets_all_answers_in_order(cluster: Cluster) -> None:
+async def test_a_peer_that_reads_late_gets_all_responses_in_order(cluster: Cluster) -> None:
     count = 300
     cluster.create_topic("wide", partitions=400)
     async with RawPeer.to(cluster.bootstrap) as peer:

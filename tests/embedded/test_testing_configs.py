@@ -1,6 +1,6 @@
-"""Configurations of topics over the wire: what is described, what may be altered, and how not.
+"""Configurations of topics over the wire: descriptions, alterations and errors.
 
-Each expected answer is Apache Kafka 4.3.0's to the same request, but for the texts.
+Each expected response is Apache Kafka 4.3.0's to the same request, but for the texts.
 """
 
 from __future__ import annotations

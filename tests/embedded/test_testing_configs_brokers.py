@@ -1,6 +1,6 @@
 """Configurations of brokers, loggers, client metrics and groups over the wire.
 
-Each expected answer is Apache Kafka 4.3.0's to the same request, but for the texts.
+Each expected response is Apache Kafka 4.3.0's to the same request, but for the texts.
 """
 
 from __future__ import annotations

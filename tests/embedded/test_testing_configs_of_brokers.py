@@ -1,4 +1,4 @@
-"""Configurations of single brokers, which count for the logs there and nowhere else."""
+"""Configurations of single brokers, which apply to the logs of that broker alone."""
 
 from __future__ import annotations
 

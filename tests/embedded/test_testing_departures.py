@@ -1,4 +1,4 @@
-"""Brokers of the embedded cluster that leave or come up while somebody gives up on it."""
+"""Brokers of the embedded cluster that leave or come up while calls are cancelled or overlap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def cut_short(coroutine: Coroutine[Any, Any, object], turns: int) -> None:
-    """Cancel it after so many turns of the loop."""
+    """Cancel ``coroutine`` after ``turns`` loop iterations."""
     task = asyncio.create_task(coroutine)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def cut_short(coroutine: Coroutine[Any, Any, object], turns: int) -> None:
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 @pytest.mark.parametrize("leave", [Cluster.crash, Cluster.stop])
-async def test_a_broker_whose_end_was_cancelled_follows_nobody(
+async def test_a_broker_whose_end_was_cancelled_follows_no_leader(
     cluster: Cluster, leave: Callable[[Cluster, int], Coroutine[Any, Any, None]], turns: int
 ) -> None:
     cluster.create_topic("t", assignments=[[1, 2]])
@@ -199,7 +199,7 @@ async def test_a_broker_that_got_replicas_meanwhile_stays(
 
 @pytest.mark.parametrize("turns", range(12))
 @pytest.mark.parametrize("ahead", [False, True])
-async def test_a_broker_that_is_removed_while_it_comes_up_is_gone(
+async def test_a_broker_can_be_removed_while_it_comes_up(
     cluster: Cluster, turns: int, ahead: bool
 ) -> None:
     broker = cluster.brokers[3]
@@ -220,7 +220,7 @@ async def test_two_remove_a_broker_at_once(cluster: Cluster) -> None:
         cluster.remove_broker(3), cluster.remove_broker(3), return_exceptions=True
     )
     assert (first, sorted(cluster.brokers)) == (None, [1, 2])
-    # Where sockets are closed at once, the first one is through when the second one begins.
+    # Where sockets close at once, the first call has ended when the second one begins.
     assert second is None or isinstance(second, InvalidArgument)
 
 
@@ -236,7 +236,7 @@ async def test_the_last_broker_cannot_be_removed(cluster: Cluster) -> None:
 
 
 def take_a_port() -> socket.socket:
-    """One that is taken from now on, behind one that is free."""
+    """Take a port whose predecessor is free."""
     for _ in range(100):
         taken = socket.create_server(("127.0.0.1", 0))
         try:

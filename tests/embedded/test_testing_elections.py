@@ -1,4 +1,4 @@
-"""ElectLeaders of all partitions, which `tests/conformance` can't ask of brokers that it shares."""
+"""ElectLeaders of all partitions, which `tests/conformance` can't send to its shared broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.testing.raw_peer import RawPeer
 PREFERRED = 0
 
 
-async def test_of_all_partitions_only_those_are_told_that_were_elected() -> None:
+async def test_of_all_partitions_only_the_elected_are_reported() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2], [2, 1]])
         cluster.create_topic("u", partitions=1)

@@ -1,4 +1,4 @@
-"""The fault wall: brokers that err, stall, lose and lie on purpose."""
+"""Faults: brokers that err, stall, drop and rewrite responses on purpose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def code(peer: RawPeer, topic: str = "t", partition: int = 0) -> int:
     return answer
 
 
-async def test_an_error_is_answered_as_often_as_asked_for(cluster: Cluster, peer: RawPeer) -> None:
+async def test_an_error_is_returned_as_often_as_requested(cluster: Cluster, peer: RawPeer) -> None:
     fault = cluster.faults.error("Produce", NOT_LEADER, times=2)
     assert [await code(peer) for _ in range(3)] == [NOT_LEADER, NOT_LEADER, 0]
     assert cluster.end_offset("t") == 1
@@ -103,7 +103,7 @@ async def test_errors_reach_metadata_offsets_and_fetches(cluster: Cluster, peer:
     assert [one.error_code for one in fetched.responses[0].partitions] == [1, 1]
 
 
-async def test_a_fetch_error_without_a_topic_is_for_the_whole_answer(
+async def test_a_fetch_error_without_a_topic_is_for_the_whole_response(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     cluster.faults.error("Fetch", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -131,7 +131,7 @@ async def test_a_closed_connection_before_or_after(cluster: Cluster) -> None:
         assert cluster.end_offset("t") == int(after)
 
 
-async def test_a_dropped_answer_leaves_the_connection_open_and_deaf(cluster: Cluster) -> None:
+async def test_a_dropped_response_leaves_the_connection_open_and_deaf(cluster: Cluster) -> None:
     cluster.faults.drop("Produce", after=True, topic="t")
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         peer.write(produce("t", batch_bytes()), 9)
@@ -166,7 +166,7 @@ async def test_a_held_request_keeps_its_bytes_while_more_arrive(
         peer.write(produce("u", batch_bytes(1, value=b"other" * 20_000)), 9) for _ in range(8)
     ]
     async with RawPeer.to(cluster.brokers[1].address) as witness:
-        for _ in range(20):  # turns of the loop in which the other requests arrive
+        for _ in range(20):  # loop iterations in which the other requests arrive
             await witness.call(ApiVersionsRequest(), 0)
     fault.release()
     for correlation in (first, *others):
@@ -176,7 +176,9 @@ async def test_a_held_request_keeps_its_bytes_while_more_arrive(
     assert len(cluster.records("u")) == 8
 
 
-async def test_a_held_answer_was_carried_out(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_request_whose_response_is_held_was_carried_out(
+    cluster: Cluster, peer: RawPeer
+) -> None:
     fault = cluster.faults.hold("Produce", after=True)
     correlation = peer.write(produce("t", batch_bytes()), 9)
     await cluster.requests.wait_count("Produce", 1)
@@ -203,7 +205,7 @@ async def test_a_delay_takes_its_time(cluster: Cluster, peer: RawPeer) -> None:
     assert time.monotonic() - began >= 0.045
 
 
-async def test_a_throttle_is_told_and_kept(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_throttle_is_reported_and_kept(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.throttle("Produce", 0.5)
     began = time.monotonic()
     response = await peer.call(produce("t", batch_bytes()), 9)
@@ -213,7 +215,7 @@ async def test_a_throttle_is_told_and_kept(cluster: Cluster, peer: RawPeer) -> N
     assert time.monotonic() - began >= 0.49
 
 
-async def test_an_answer_can_be_rewritten(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_can_be_rewritten(cluster: Cluster, peer: RawPeer) -> None:
     def forget_broker(request: MetadataRequest, response: Any) -> None:
         response.brokers = response.brokers[:1]
 
@@ -222,13 +224,13 @@ async def test_an_answer_can_be_rewritten(cluster: Cluster, peer: RawPeer) -> No
     assert len((await peer.call(MetadataRequest([]), 12)).brokers) == 2
 
 
-async def test_an_answer_can_be_any_bytes(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_can_be_any_bytes(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.rewrite("Metadata", lambda request, response: b"\xde\xad")
     peer.write(MetadataRequest([]), 12)
     assert await peer.read_frame() == b"\xde\xad"
 
 
-async def test_a_rewrite_that_fails_closes_the_connection_and_tells_the_test(
+async def test_a_rewrite_that_fails_closes_the_connection_and_fails_the_check(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     cluster.faults.rewrite("Metadata", lambda request, response: response.nothing)
@@ -239,7 +241,7 @@ async def test_a_rewrite_that_fails_closes_the_connection_and_tells_the_test(
 
 
 @pytest.mark.parametrize("answer", [3, "text", [b"x"]])
-async def test_a_rewrite_to_what_is_no_answer_closes_the_connection_and_tells_the_test(
+async def test_a_rewrite_to_no_response_closes_the_connection_and_fails_the_check(
     cluster: Cluster, peer: RawPeer, answer: Any
 ) -> None:
     cluster.faults.rewrite("Metadata", lambda request, response: answer)
@@ -261,7 +263,7 @@ def test_only_a_fault_can_be_taken_back(what: Any) -> None:
     assert not faults
 
 
-async def test_an_answer_that_cannot_be_encoded_reaches_the_test(
+async def test_a_response_that_cannot_be_encoded_reaches_the_test(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     def spoil(request: MetadataRequest, response: Any) -> None:
@@ -275,7 +277,7 @@ async def test_an_answer_that_cannot_be_encoded_reaches_the_test(
 
 
 @pytest.mark.parametrize("version", [12, 17])
-async def test_a_corrupt_fetch_harms_the_answer_and_not_the_log(
+async def test_a_corrupt_fetch_harms_the_response_and_not_the_log(
     cluster: Cluster, peer: RawPeer, version: int
 ) -> None:
     cluster.append("t", 0, batch_bytes())

@@ -1,4 +1,4 @@
-"""Each API that is served can be answered with an error, held, and cut off, by its name."""
+"""Each served API can get an error response, be held, and be cut off, by its name."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ ASKED: dict[int, Request] = {
         DescribeTopicPartitionsRequest([TopicRequest("t")]),
     )
 }
-"""One that gets as far as the API's own work; others have a default that will do."""
+"""Requests that reach the API's own handling; for other APIs the default request does."""
 BY_NAME = {0: 9, 1: 12, 2: 8, 8: 7, 9: 5, 10: 3, 14: 4, 20: 5}
-"""Versions, of APIs that name topics by id, several groups or protocols in later ones."""
+"""Versions of APIs whose later ones have topic ids, or several groups or protocols."""
 
 
 def asked(key: int) -> tuple[Request, int]:
@@ -130,9 +130,7 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 
 
 @pytest.mark.parametrize("key", VERSIONS, ids=lambda key: api_versions.API_NAMES[key])
-async def test_an_api_can_be_answered_with_an_error(
-    cluster: Cluster, peer: RawPeer, key: int
-) -> None:
+async def test_an_api_can_get_an_error_response(cluster: Cluster, peer: RawPeer, key: int) -> None:
     fault = cluster.faults.error(key, BROKEN)
     await peer.call(*asked(key))
     (served,) = cluster.requests.of(key)

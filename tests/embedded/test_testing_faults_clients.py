@@ -1,4 +1,4 @@
-"""kclient's own clients meet each fault of the wire and each hook: nothing lost, nothing twice."""
+"""kclient's own clients under each wire fault and each hook: no loss, no duplicates."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_leader_that_crashes_once_a_record_is_written(cluster: Cluster) 
     assert [one.value for one in cluster.records(T)] == [b"0", b"1", b"2"]
 
 
-async def test_answers_of_a_pipeline_in_reverse_order(cluster: Cluster) -> None:
+async def test_responses_of_a_pipeline_in_reverse_order(cluster: Cluster) -> None:
     cluster.create_topic("other", assignments=[[1, 2]] * 3)
     fault = cluster.faults.reorder("Produce", count=3)
     async with kclient.Producer(cluster.bootstrap, linger=0.0, **QUICK) as producer:
@@ -116,7 +116,7 @@ async def test_answers_of_a_pipeline_in_reverse_order(cluster: Cluster) -> None:
     assert sum(cluster.end_offset("other", index) for index in range(3)) == 9
 
 
-async def test_a_hook_may_answer_for_the_broker(cluster: Cluster) -> None:
+async def test_a_hook_may_respond_for_the_broker(cluster: Cluster) -> None:
     def busy(info: RequestInfo) -> ProduceResponse | None:
         response = info.response
         assert isinstance(response, ProduceResponse)

@@ -1,4 +1,4 @@
-"""Faults between two brokers: one follower is harmed, others and clients are not, and recovers."""
+"""Faults between two brokers: one follower falls behind and recovers; nothing else is harmed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.testing.raw_peer import RawPeer
 PAIR: Any = {"broker": 1, "replica": 2}
 ALWAYS: Any = {"times": None, **PAIR}
 AT_ONCE, TIMEOUT = 2.0, 70.0
-"""Seconds in which it has caught up: when the next fetch comes, or one that got no answer ended."""
+"""Seconds to catch up: by the next fetch, or after one without a response has timed out."""
 
 
 def fail(*_: object) -> None:
@@ -64,7 +64,7 @@ def run(scene: Callable[[Cluster], Any]) -> None:
 
 
 async def write(cluster: Cluster, count: int = 3) -> None:
-    """So many records to the leader alone."""
+    """Append ``count`` records to the leader alone."""
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         for _ in range(count):
             await peer.call(produce("t", batch_bytes(), acks=1), 9)

@@ -1,4 +1,4 @@
-"""Functions of a test at points of a request: before, after the append, after the reply."""
+"""Hooks of a test at points of a request: before, after the append, after the reply."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_hook_sees_the_records_before_they_are_written(
     assert cluster.requests.of("Produce")[0].request.topic_data[0].partition_data[0].records is None
 
 
-async def test_a_response_before_is_the_answer_and_nothing_is_carried_out(
+async def test_a_response_before_is_sent_and_nothing_is_carried_out(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     cluster.faults.on("Produce", lambda info: ProduceResponse(throttle_time_ms=1), times=1)
@@ -83,14 +83,14 @@ async def test_a_response_before_is_the_answer_and_nothing_is_carried_out(
     assert cluster.end_offset("t") == 1
 
 
-async def test_bytes_after_the_append_are_the_answer(cluster: Cluster, peer: RawPeer) -> None:
+async def test_bytes_after_the_append_are_the_response(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.on("Produce", lambda info: b"\1\2", at="after_append")
     peer.write(produce("t", batch_bytes()), 9)
     assert await peer.read_frame() == b"\1\2"
     assert cluster.end_offset("t") == 1
 
 
-async def test_an_answer_after_the_append_ends_a_wait(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_after_the_append_ends_a_wait(cluster: Cluster, peer: RawPeer) -> None:
     seen = []
 
     def answer(info: RequestInfo) -> bytes:
@@ -101,7 +101,7 @@ async def test_an_answer_after_the_append_ends_a_wait(cluster: Cluster, peer: Ra
     peer.write(fetch("t", 0, max_wait_ms=1 << 30), 12)
     assert await peer.read_frame() == b"\1\2"
     assert seen == [None]  # it waited for records
-    await peer.call(produce("t", batch_bytes()), 9)  # which no fetch is told of any more
+    await peer.call(produce("t", batch_bytes()), 9)  # which no fetch waits for any more
     await peer.call(ASKED, 0)
 
 
@@ -139,7 +139,7 @@ async def test_the_request_waits_for_a_coroutine(cluster: Cluster, peer: RawPeer
     assert cluster.end_offset("t") == 1
 
 
-async def test_a_coroutine_may_answer_and_others_are_served_meanwhile(
+async def test_a_coroutine_may_respond_and_others_are_served_meanwhile(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     async def answer(info: RequestInfo) -> MetadataResponse:
@@ -151,7 +151,7 @@ async def test_a_coroutine_may_answer_and_others_are_served_meanwhile(
     assert len((await peer.call(MetadataRequest([]), 9)).brokers) == 2
 
 
-async def test_a_waiting_answer_that_comes_meanwhile_is_not_lost(
+async def test_a_waiting_response_that_comes_meanwhile_is_not_lost(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     arrived = asyncio.Event()
@@ -251,7 +251,7 @@ async def test_what_a_hook_raises_closes_the_connection_and_reaches_the_test(
                 peer.write(FindCoordinatorRequest("g"), 0)
                 await peer.read_end()
             assert cluster.requests.count("FindCoordinator") == 0
-    await cluster.close()  # it was told once
+    await cluster.close()  # it is raised once
 
 
 async def test_the_first_error_names_the_others(cluster: Cluster) -> None:
@@ -268,7 +268,7 @@ async def test_the_first_error_names_the_others(cluster: Cluster) -> None:
     assert "FindCoordinator" in caught.value.__notes__[0]
 
 
-async def test_what_is_no_answer_is_refused(cluster: Cluster, peer: RawPeer) -> None:
+async def test_what_is_no_response_is_refused(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.on("ApiVersions", lambda info: "yes")  # type: ignore[arg-type,return-value]
     peer.write(ASKED, 0)
     assert await peer.read_end() == b""

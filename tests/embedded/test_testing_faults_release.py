@@ -1,4 +1,4 @@
-"""A fault that is taken back lets go at once what it keeps, in order: no timer of it goes on."""
+"""A removed fault releases at once what it holds, in order, and leaves no timer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def values(cluster: Cluster) -> list[bytes | None]:
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_delay_that_ends_lets_go_in_order(end: str, after: bool) -> None:
+def test_a_delay_that_ends_releases_requests_in_order(end: str, after: bool) -> None:
     async def scene(cluster: Cluster) -> None:
         fault = cluster.faults.delay("Produce", LONG, times=None, after=after)
         peers = [RawPeer.to(cluster.brokers[1].address) for _ in range(3)]
@@ -71,7 +71,7 @@ def test_a_delay_that_was_used_up_is_still_taken_back() -> None:
         async with RawPeer.to(cluster.brokers[1].address) as peer:
             peer.write(produce("t", batch_bytes(), acks=1), 9)
             await cluster.requests.wait_for("Produce")
-            cluster.faults.hold("Fetch")  # those that are over are forgotten when one is added
+            cluster.faults.hold("Fetch")  # ended faults are dropped when another one is added
             began = now()
             cluster.faults.clear()
             await peer.read_frame()
@@ -80,7 +80,7 @@ def test_a_delay_that_was_used_up_is_still_taken_back() -> None:
     run(scene)
 
 
-def test_a_delay_lets_go_when_its_time_is_over() -> None:
+def test_a_delay_releases_its_request_when_it_expires() -> None:
     async def scene(cluster: Cluster) -> None:
         fault = cluster.faults.delay("ApiVersions", 5.0)
         async with RawPeer.to(cluster.brokers[1].address) as peer:
@@ -92,7 +92,7 @@ def test_a_delay_lets_go_when_its_time_is_over() -> None:
     run(scene)
 
 
-def test_a_delay_forgets_a_request_whose_connection_is_gone() -> None:
+def test_a_delay_forgets_a_request_whose_connection_has_closed() -> None:
     async def scene(cluster: Cluster) -> None:
         fault = cluster.faults.delay("ApiVersions", LONG)
         async with RawPeer.to(cluster.brokers[1].address) as peer:
@@ -141,7 +141,7 @@ def test_a_trickle_that_ends_sends_the_rest(end: str) -> None:
     run(scene)
 
 
-def test_answers_that_are_kept_for_another_order_are_sent() -> None:
+def test_responses_that_are_held_for_reordering_are_sent() -> None:
     async def scene(cluster: Cluster) -> None:
         fault = cluster.faults.reorder("ApiVersions", count=5)
         async with RawPeer.to(cluster.brokers[1].address) as peer:
@@ -154,8 +154,8 @@ def test_answers_that_are_kept_for_another_order_are_sent() -> None:
     run(scene)
 
 
-def test_clear_takes_all_back_before_it_lets_go() -> None:
-    """What one fault lets go doesn't meet another one that goes, too."""
+def test_clear_removes_all_faults_before_it_releases_requests() -> None:
+    """A request that one removed fault releases doesn't meet another fault that is removed, too."""
 
     async def scene(cluster: Cluster) -> None:
         first = cluster.faults.delay("ApiVersions", LONG)

@@ -1,4 +1,4 @@
-"""Which requests a fault is for, the one-liners, and what the log of requests tells of answers."""
+"""Which requests a fault is for, the one-liners, and what the request log has of responses."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_an_error_after_what_only_reads_is_one_all_the_same(
     assert fault.hits == 1
 
 
-async def test_faults_that_never_acted_are_told(cluster: Cluster, peer: RawPeer) -> None:
+async def test_faults_that_never_acted_are_reported(cluster: Cluster, peer: RawPeer) -> None:
     used, unused = cluster.faults.hold("Fetch"), cluster.faults.throttle("Fetch", 0.001)
     used.release()
     hook = cluster.faults.on("ApiVersions", lambda info: None)
@@ -174,7 +174,7 @@ async def test_a_wait_for_hits_that_cannot_come_is_refused(cluster: Cluster, pee
     await fault.wait_hits(1)
 
 
-async def test_lost_requests_and_lost_answers_differ_in_the_log(cluster: Cluster) -> None:
+async def test_lost_requests_and_lost_responses_differ_in_the_log(cluster: Cluster) -> None:
     for number, lose in enumerate((cluster.faults.lose_requests, cluster.faults.lose_answers)):
         lose("Produce")
         async with RawPeer.to(cluster.brokers[1].address) as peer:
@@ -183,7 +183,7 @@ async def test_lost_requests_and_lost_answers_differ_in_the_log(cluster: Cluster
         assert cluster.end_offset("t") == number
 
 
-async def test_a_hanging_broker_takes_connections_and_answers_nothing(cluster: Cluster) -> None:
+async def test_a_hanging_broker_takes_connections_and_sends_no_response(cluster: Cluster) -> None:
     with cluster.faults.hang(broker=1):
         async with RawPeer.to(cluster.brokers[1].address) as peer:
             peer.write(ASKED, 0)
@@ -208,7 +208,7 @@ async def test_an_unavailable_broker_closes_connections(cluster: Cluster) -> Non
         await peer.call(ASKED, 0)
 
 
-async def test_the_log_has_the_answers(cluster: Cluster, peer: RawPeer) -> None:
+async def test_the_log_has_the_responses(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.error("Produce", NOT_LEADER)
     first, second = await peer.call(produce("t", batch_bytes()), 9), await code(peer)
     refused, sound = cluster.requests.of("Produce")
@@ -218,7 +218,9 @@ async def test_the_log_has_the_answers(cluster: Cluster, peer: RawPeer) -> None:
     assert refused.at <= refused.answered_at <= sound.at
 
 
-async def test_an_answer_of_a_test_may_be_given_again(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_object_of_a_test_may_be_sent_again(
+    cluster: Cluster, peer: RawPeer
+) -> None:
     await code(peer)
     real = await peer.call(fetch("t", 0), 12)
     answer = FetchResponse(responses=real.responses)
@@ -247,7 +249,7 @@ async def test_waiting_for_a_request_looks_at_those_that_came(
     assert (await waiting).broker == 2
 
 
-async def test_waiting_for_an_answer(cluster: Cluster, peer: RawPeer) -> None:
+async def test_waiting_for_a_response(cluster: Cluster, peer: RawPeer) -> None:
     held = cluster.faults.hold("ApiVersions", after=True)
     peer.write(ASKED, 0)
     waiting = asyncio.ensure_future(cluster.requests.wait_for("ApiVersions", answered=True))
@@ -271,7 +273,7 @@ async def test_a_wait_whose_condition_fails_raises_and_leaves_nothing(
     await peer.call(ASKED, 0)
 
 
-async def test_waiting_for_hits_can_be_given_up(cluster: Cluster, peer: RawPeer) -> None:
+async def test_waiting_for_hits_can_be_cancelled(cluster: Cluster, peer: RawPeer) -> None:
     fault = cluster.faults.on("ApiVersions", lambda info: None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

@@ -1,4 +1,4 @@
-"""Faults on the wire: answers and requests cut, repeated, reordered, slow, or any bytes."""
+"""Faults on the wire: responses and requests cut, repeated, reordered, slow, or any bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.testing.calls import fetch, produce
 from tests.unit.testing.raw_peer import RawPeer
 
 ASKED = ApiVersionsRequest()
-"""Its answer has the same bytes each time, but for the correlation id."""
+"""A request whose response has the same bytes each time, but for the correlation id."""
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 
 
 async def correlations(peer: RawPeer, count: int) -> list[int]:
-    """Of the next frames, in the order in which they come."""
+    """The correlation ids of the next frames, in order of arrival."""
     return [struct.unpack_from(">i", await peer.read_frame())[0] for _ in range(count)]
 
 
-async def test_an_answer_is_cut_at_a_byte(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_is_cut_at_a_byte(cluster: Cluster, peer: RawPeer) -> None:
     peer.write(ASKED, 0)
     whole = await peer.read_frame()
     fault = cluster.faults.cut_answer("ApiVersions", byte=10)
@@ -52,7 +52,7 @@ async def test_an_answer_is_cut_at_a_byte(cluster: Cluster, peer: RawPeer) -> No
 
 
 @pytest.mark.parametrize(("byte", "length"), [(0, 0), (4, 4), (1 << 20, None)])
-async def test_an_answer_is_cut_at_its_beginning_or_behind_it(
+async def test_a_response_is_cut_at_its_beginning_or_behind_it(
     cluster: Cluster, peer: RawPeer, byte: int, length: int | None
 ) -> None:
     peer.write(ASKED, 0)
@@ -62,7 +62,9 @@ async def test_an_answer_is_cut_at_its_beginning_or_behind_it(
     assert len(await peer.read_end()) == (whole if length is None else length)
 
 
-async def test_a_cut_answer_was_carried_out(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_request_whose_response_is_cut_was_carried_out(
+    cluster: Cluster, peer: RawPeer
+) -> None:
     cluster.faults.cut_answer("Produce", byte=6)
     peer.write(produce("t", batch_bytes(3)), 9)
     assert len(await peer.read_end()) == 6
@@ -88,7 +90,7 @@ async def test_a_request_is_cut_when_so_many_bytes_are_there(
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         peer.write_bytes(data[:59])
         async with RawPeer.to(cluster.brokers[2].address) as witness:
-            for _ in range(20):  # turns of the loop in which the 59 bytes arrive
+            for _ in range(20):  # loop iterations in which the 59 bytes arrive
                 await witness.call(MetadataRequest([]), 9) if api else await asyncio.sleep(0)
         assert fault.hits == 0
         peer.write_bytes(data[59:60])
@@ -98,7 +100,7 @@ async def test_a_request_is_cut_when_so_many_bytes_are_there(
     assert cluster.requests.count("Produce") == 0
 
 
-async def test_a_cut_waits_for_the_header_that_says_whether_it_is_meant(cluster: Cluster) -> None:
+async def test_a_cut_waits_for_the_header_that_selects_the_request(cluster: Cluster) -> None:
     fault = cluster.faults.cut_request("Produce", byte=5, client_id="other")
     data = encode_request(ASKED, 0, 1, "raw")
     async with RawPeer.to(cluster.brokers[1].address) as peer:
@@ -124,14 +126,16 @@ async def test_a_request_shorter_than_the_cut_is_cut_at_its_end(
     assert cluster.requests.count("ApiVersions") == 0
 
 
-async def test_answers_come_in_reverse_order(cluster: Cluster, peer: RawPeer) -> None:
+async def test_responses_come_in_reverse_order(cluster: Cluster, peer: RawPeer) -> None:
     fault = cluster.faults.reorder("ApiVersions", count=3)
     sent = [peer.write(ASKED, 0) for _ in range(5)]
     assert await correlations(peer, 5) == [sent[2], sent[1], sent[0], sent[3], sent[4]]
     assert (fault.hits, fault.held) == (1, 0)
 
 
-async def test_other_answers_pass_those_that_are_kept(cluster: Cluster, peer: RawPeer) -> None:
+async def test_other_responses_overtake_those_that_are_held(
+    cluster: Cluster, peer: RawPeer
+) -> None:
     cluster.faults.reorder("ApiVersions")
     first, other, second = (
         peer.write(ASKED, 0),
@@ -141,7 +145,7 @@ async def test_other_answers_pass_those_that_are_kept(cluster: Cluster, peer: Ra
     assert await correlations(peer, 3) == [other, second, first]
 
 
-async def test_kept_answers_are_of_one_connection(cluster: Cluster, peer: RawPeer) -> None:
+async def test_held_responses_are_of_one_connection(cluster: Cluster, peer: RawPeer) -> None:
     fault = cluster.faults.reorder("ApiVersions", times=2)
     async with RawPeer.to(cluster.brokers[1].address) as other:
         first, others = peer.write(ASKED, 0), other.write(ASKED, 0)
@@ -151,7 +155,7 @@ async def test_kept_answers_are_of_one_connection(cluster: Cluster, peer: RawPee
         assert await correlations(other, 2) == [last, others]
 
 
-async def test_kept_answers_leave_when_released(cluster: Cluster, peer: RawPeer) -> None:
+async def test_held_responses_leave_when_released(cluster: Cluster, peer: RawPeer) -> None:
     fault = cluster.faults.reorder("ApiVersions", count=3)
     first, second = peer.write(ASKED, 0), peer.write(ASKED, 0)
     await cluster.requests.wait_count("ApiVersions", 2)
@@ -162,7 +166,7 @@ async def test_kept_answers_leave_when_released(cluster: Cluster, peer: RawPeer)
     await correlations(peer, 1)
 
 
-async def test_kept_answers_go_with_their_connection(cluster: Cluster) -> None:
+async def test_held_responses_are_dropped_with_their_connection(cluster: Cluster) -> None:
     fault = cluster.faults.reorder("ApiVersions")
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         peer.write(ASKED, 0)
@@ -172,13 +176,13 @@ async def test_kept_answers_go_with_their_connection(cluster: Cluster) -> None:
     fault.release()
 
 
-async def test_an_answer_comes_twice(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_response_comes_twice(cluster: Cluster, peer: RawPeer) -> None:
     cluster.faults.repeat("ApiVersions")
     sent = [peer.write(ASKED, 0) for _ in range(2)]
     assert await correlations(peer, 3) == [sent[0], sent[0], sent[1]]
 
 
-async def test_an_answer_is_any_bytes_and_nothing_is_carried_out(
+async def test_a_response_is_any_bytes_and_nothing_is_carried_out(
     cluster: Cluster, peer: RawPeer
 ) -> None:
     cluster.faults.answer_bytes("Produce", b"\xde\xad")
@@ -209,7 +213,7 @@ async def test_a_trickle_takes_its_time(cluster: Cluster, peer: RawPeer) -> None
 
 
 class Arrivals(asyncio.Protocol):
-    """When which bytes came."""
+    """The time and the bytes of each read."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, bytes]] = []
@@ -250,7 +254,7 @@ async def test_a_trickle_ends_with_its_connection(cluster: Cluster) -> None:
     assert fault.held == 0
 
 
-async def test_large_answers_are_cut_and_repeated_whole(cluster: Cluster, peer: RawPeer) -> None:
+async def test_large_responses_are_cut_and_repeated_whole(cluster: Cluster, peer: RawPeer) -> None:
     for _ in range(20):
         cluster.append("t", 0, batch_bytes(1, value=b"v" * 100_000))
     asked = fetch("t", 0, max_bytes=8 << 20, partition_max_bytes=8 << 20)

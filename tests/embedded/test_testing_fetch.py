@@ -17,7 +17,7 @@ from tests.unit.testing.calls import fetch, list_offsets
 from tests.unit.testing.raw_peer import RawPeer
 
 LONG_MS = 50_000
-"""A wait that a test never sits out."""
+"""A wait that no test lasts for."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
-    """Speaks to broker 1, which leads partitions 0 and 1."""
+    """A peer of broker 1, which leads partitions 0 and 1."""
     async with RawPeer.to(cluster.brokers[1].address) as one:
         yield one
 
@@ -39,7 +39,7 @@ def parts(response: Any) -> list[Any]:
 
 
 async def part(peer: RawPeer, request: FetchRequest, version: int = 12) -> Any:
-    """The answer for the one partition that is asked for."""
+    """The response for the one partition of the request."""
     (only,) = parts(await peer.call(request, version))
     return only
 
@@ -91,7 +91,7 @@ async def test_a_wait_ends_when_the_leader_moves(cluster: Cluster, peer: RawPeer
     assert got.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_a_wait_is_let_go_with_its_connection(cluster: Cluster) -> None:
+async def test_a_wait_is_released_with_its_connection(cluster: Cluster) -> None:
     log = cluster.log("t")
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         peer.write(fetch("t", 0, max_wait_ms=LONG_MS), 12)
@@ -101,7 +101,7 @@ async def test_a_wait_is_let_go_with_its_connection(cluster: Cluster) -> None:
     assert log.listener_count == 0
 
 
-async def test_sessions_are_gone_after_a_restart(cluster: Cluster, peer: RawPeer) -> None:
+async def test_sessions_are_lost_in_a_restart(cluster: Cluster, peer: RawPeer) -> None:
     session = (await peer.call(fetch("t", 0, session=(0, 0)), 12)).session_id
     await cluster.restart(1)
     async with RawPeer.to(cluster.brokers[1].address) as again:
@@ -117,7 +117,7 @@ async def test_without_slots_there_is_no_session() -> None:
             assert (await peer.call(fetch("t", 0, session=(0, 0)), 12)).session_id == 0
 
 
-async def test_a_log_that_diverged_is_told_where(cluster: Cluster, peer: RawPeer) -> None:
+async def test_the_diverging_epoch_of_a_log_is_reported(cluster: Cluster, peer: RawPeer) -> None:
     cluster.append("t", 0, batch_bytes(3))
     cluster.move_leader("t", 0, 2)
     cluster.move_leader("t", 0, 1)

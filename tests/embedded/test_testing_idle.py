@@ -1,4 +1,4 @@
-"""An embedded cluster that nobody talks to takes next to nothing: memory, tasks, timers."""
+"""An embedded cluster without clients takes next to nothing: memory, tasks, timers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from kclient.testing import Cluster, run_virtually
 
 MOST_MB = 5.0
-"""Beyond what the import takes: a tenth of one is usual, and 15 are allowed."""
+"""Beyond what the import takes: 0.1 MB is usual, and 15 are allowed."""
 
 _PROGRAM = """
 import asyncio, gc, json
@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 IDLE_SECONDS = 120.0
-"""Longer than a follower may be behind: a leader looks once whether those of a new topic are."""
+"""Longer than a follower may lag: a leader checks the followers of a new topic once."""
 
 
 async def test_an_idle_cluster_takes_next_to_no_memory() -> None:
@@ -50,7 +50,7 @@ async def test_an_idle_cluster_takes_next_to_no_memory() -> None:
 
 
 def _at_work() -> tuple[set[asyncio.Task[Any]], list[asyncio.TimerHandle]]:
-    """Tasks but the test's, and timers."""
+    """All tasks but the test's, and all timers."""
     loop: Any = asyncio.get_running_loop()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     return tasks, [one for one in loop._scheduled if not one.cancelled()]

@@ -1,7 +1,7 @@
-"""What the embedded cluster doesn't serve yet ends soon and in words, with everybody's clients.
+"""What the embedded cluster doesn't serve yet fails soon with a clear error in every client.
 
-Transactions, consumer groups of KIP-848 and share groups: none may wait for ever for what never
-comes. Raw answers are in `test_testing_topics.py`, too.
+Transactions, consumer groups of KIP-848 and share groups: no client may wait for ever.
+Raw responses are in `test_testing_topics.py`, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
 T = TypeVar("T")
 PATIENCE = 30.0
-"""Seconds: a client that waits for so long waits for ever."""
+"""Seconds after which a client's wait counts as endless."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def blocking(function: Callable[[], T]) -> T:
-    """Call what blocks in another thread."""
+    """Call a blocking function in another thread."""
     return await asyncio.to_thread(function)
 
 

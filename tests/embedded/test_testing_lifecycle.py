@@ -1,4 +1,4 @@
-"""Brokers that come and go, topics that tests make, and a cluster that leaves nothing behind."""
+"""Brokers that stop and start, topics made by tests, and a cluster that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_every_broker_has_an_address_of_its_own(cluster: Cluster) -> None:
         assert got.controller_id == cluster.controller_id == 1
 
 
-async def test_racks_are_told() -> None:
+async def test_racks_are_reported() -> None:
     async with Cluster(2, racks=["a", None]) as cluster:
         got = await metadata(cluster.bootstrap)
     assert [one.rack for one in got.brokers] == ["a", None]
@@ -103,7 +103,7 @@ async def test_closing_is_bounded_where_a_client_does_not_read(cluster: Cluster)
         await reader.readexactly(20_000_000)
 
 
-async def test_a_broker_that_stops_sends_what_it_answered(cluster: Cluster) -> None:
+async def test_a_broker_that_stops_sends_its_responses_first(cluster: Cluster) -> None:
     cluster.create_topic("t")
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         correlation = peer.write(produce("t", batch_bytes()), 9)
@@ -181,7 +181,7 @@ async def test_topics_are_made_on_demand_only_where_that_is_on() -> None:
     async with Cluster(1, auto_create_topics=True) as cluster:
         assert (await metadata(cluster.bootstrap, "t")).topics[0].error_code == 3
         asked = await metadata(cluster.bootstrap, "t", auto_create=True)
-        assert asked.topics[0].error_code == 3  # UNKNOWN_TOPIC_OR_PARTITION, as Kafka says first
+        assert asked.topics[0].error_code == 3  # UNKNOWN_TOPIC_OR_PARTITION: as Kafka does at first
         assert (await metadata(cluster.bootstrap, "t")).topics[0].error_code == 0
         bad = await metadata(cluster.bootstrap, "a b", auto_create=True)
         assert bad.topics[0].error_code == 17
@@ -233,7 +233,7 @@ async def fetch_a_lot() -> None:
         with LoopProbe() as probe:
             writer.write(encode_request(fetch("t", *range(30), max_bytes=50 << 20), 12, 1, "x"))
             left = 8 * len(data)  # what the brokers' own limit allows for
-            while left > 0:  # in small pieces: the probe is to see the broker, not this reader
+            while left > 0:  # in small pieces: the probe is to measure the broker, not this reader
                 left -= len(await reader.read(1 << 16))
         writer.transport.abort()
     held(probe)

@@ -54,7 +54,7 @@ async def delete(peer: RawPeer, *entries: tuple[str, int, int]) -> list[tuple[st
 
 
 async def directory(peer: RawPeer) -> str:
-    """The answer's only directory."""
+    """The response's only directory."""
     got: Any = await peer.call(DescribeLogDirsRequest(None), 5)
     (one,) = got.results
     return str(one.log_dir)
@@ -70,7 +70,7 @@ async def test_a_topic_without_a_policy_may_lose_records(peer: RawPeer) -> None:
     assert await delete(peer, ("n", 0, 1)) == [("n", 0, 1, 0)]
 
 
-async def test_each_partition_is_answered_for_itself_and_once(peer: RawPeer) -> None:
+async def test_each_partition_is_in_the_response_once(peer: RawPeer) -> None:
     got = await delete(peer, ("t", 1, 0), ("nope", 0, 1), ("t", 0, 3), ("t", 0, 5))
     assert sorted(got) == [("nope", 0, -1, UNKNOWN), ("t", 0, 5, 0), ("t", 1, 0, 0)]
 

@@ -1,4 +1,4 @@
-"""Calls on a cluster that can't be: each is refused at once, with a word about what is allowed."""
+"""Invalid calls on a cluster: each is refused at once, and the error names what is allowed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_arguments_that_cannot_be_are_refused(
         lambda one, *what: one.log(*what, broker=1),
     ],
 )
-async def test_what_is_not_there_is_told_with_what_is(
+async def test_an_unknown_topic_or_partition_is_named_with_those_that_exist(
     cluster: Cluster, ask: Callable[..., Any]
 ) -> None:
     with pytest.raises(BrokerError, match=r"UNKNOWN_TOPIC.*no topic 'nope'; there are t"):
@@ -204,7 +204,7 @@ async def test_outside_its_life_one_can_look_but_not_act() -> None:
     assert not any(one.running for one in cluster.brokers.values())
 
 
-async def test_another_loop_is_told_where_the_cluster_is(cluster: Cluster) -> None:
+async def test_a_call_in_another_loop_is_refused_with_the_alternative(cluster: Cluster) -> None:
     failures: list[BaseException] = []
 
     async def elsewhere() -> None:
@@ -249,7 +249,7 @@ def test_between_two_runs_of_its_loop_one_can_act() -> None:
         runner.run(cluster.close())
 
 
-def test_a_cluster_whose_loop_is_gone_says_so() -> None:
+def test_a_cluster_whose_loop_was_closed_raises_client_closed() -> None:
     cluster = Cluster(1, network=None)
 
     loop = VirtualLoop()
@@ -259,7 +259,7 @@ def test_a_cluster_whose_loop_is_gone_says_so() -> None:
         cluster.create_topic("t")
 
 
-async def test_a_cluster_tells_what_it_is_at_a_glance(cluster: Cluster) -> None:
+async def test_the_repr_of_a_cluster_has_its_state(cluster: Cluster) -> None:
     await cluster.crash(1)
     assert repr(cluster) == (f"<Cluster of 3 brokers, 2 up, controller 2, {cluster.bootstrap}>")
     assert repr(cluster.brokers[1]) == f"<Broker 1 at {cluster.brokers[1].address}, down>"
@@ -269,13 +269,13 @@ async def test_a_cluster_tells_what_it_is_at_a_glance(cluster: Cluster) -> None:
     assert repr(cluster) == f"<Cluster of 3 brokers, 0 up, no controller, {cluster.bootstrap}>"
 
 
-def test_a_with_of_the_wrong_kind_says_which_is_needed() -> None:
+def test_a_with_of_the_wrong_kind_names_which_is_needed() -> None:
     with pytest.raises(TypeError, match="`async with` is needed for a Cluster"):
         with Cluster(1):  # type: ignore[attr-defined]
             pass
 
 
-async def test_an_async_with_of_the_wrong_kind_says_which_is_needed() -> None:
+async def test_an_async_with_of_the_wrong_kind_names_which_is_needed() -> None:
     with pytest.raises(TypeError, match="`with` is needed for a ThreadedCluster"):
         async with ThreadedCluster(Cluster(1)):
             pass
@@ -286,7 +286,7 @@ async def test_a_host_that_has_no_address_is_named() -> None:
         await Cluster(1, host="nowhere.invalid").start()
 
 
-async def test_a_broker_that_is_not_there_is_told_with_those_that_are(cluster: Cluster) -> None:
+async def test_an_unknown_broker_is_named_with_those_that_exist(cluster: Cluster) -> None:
     with pytest.raises(KeyError, match="broker=9 must be the node id of a broker: 1, 2, 3"):
         cluster.brokers[9]
     assert 9 not in cluster.brokers

@@ -1,4 +1,4 @@
-"""Brokers of the embedded cluster that move, swap addresses, lag behind, or speak less."""
+"""Brokers of the embedded cluster that move, swap addresses, lag, or serve fewer versions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_broker_moves_to_another_host() -> None:
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", None])
-async def test_a_broker_that_cannot_move_is_down_at_its_old_address_and_told_how_to_go_on(
+async def test_a_broker_that_cannot_move_is_down_and_the_note_has_the_remedy(
     host: str | None,
 ) -> None:
     async with Cluster(brokers=2) as cluster:
@@ -91,7 +91,7 @@ async def test_two_brokers_swap_their_addresses() -> None:
         assert cluster.requests.of("Metadata")[-1].broker == 1
 
 
-async def test_a_broker_lags_behind_until_it_is_told_the_truth_again() -> None:
+async def test_a_broker_with_frozen_metadata_lags_behind_until_thawed() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2]])
         old_id = cluster.topic_id("t")

@@ -27,13 +27,13 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
-    """Speaks to broker 1, which leads partition 0."""
+    """A peer of broker 1, which leads partition 0."""
     async with RawPeer.to(cluster.brokers[1].address) as one:
         yield one
 
 
 async def answer(peer: RawPeer, request: ProduceRequest, version: int = 12) -> Any:
-    """The answer for the one partition that is asked for."""
+    """The response for the one partition of the request."""
     response = await peer.call(request, version)
     return response.responses[0].partition_responses[0]
 

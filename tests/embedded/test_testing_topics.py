@@ -49,7 +49,7 @@ async def test_any_broker_creates_topics(cluster: Cluster, peer: RawPeer) -> Non
 async def test_one_request_creates_at_most_so_many_partitions(
     cluster: Cluster, peer: RawPeer
 ) -> None:
-    """A count out of damaged bytes must not take all memory."""
+    """A count from damaged bytes must not take all memory."""
     many = CreateTopicsRequest([CreatableTopic("a", 5_000, 1), CreatableTopic("b", 5_001, 1)])
     for request in (many, CreateTopicsRequest([CreatableTopic("a", 2**31 - 1, 1)])):
         response = await peer.call(request, 7)
@@ -62,7 +62,7 @@ async def test_one_request_creates_at_most_so_many_partitions(
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-async def test_a_coordinator_of_transactions_is_refused_for_good_in_words(
+async def test_a_coordinator_of_transactions_is_refused_with_a_clear_text(
     peer: RawPeer, version: int
 ) -> None:
     batched = version >= 4

@@ -1,4 +1,4 @@
-"""The embedded cluster on the wire: versions, framing, order, and what it does with bad bytes."""
+"""The embedded cluster on the wire: versions, framing, order, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 
 
 def sample(api_key: int, version: int, topic_id: bytes) -> Request:
-    """A request of that API that is right in that version."""
+    """A valid request of that API and version."""
     if api_key in group_calls.NEWEST:
         return group_calls.sample(api_key, version, topic_id)
     topic = topic_id if version >= 13 else "t"
@@ -118,7 +118,7 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         for version in range(lowest, highest + 1)
     ],
 )
-async def test_every_served_version_is_answered(
+async def test_every_served_version_gets_a_response(
     cluster: Cluster, peer: RawPeer, api_key: int, version: int
 ) -> None:
     request = sample(api_key, version, cluster.topic_id("t"))
@@ -135,7 +135,7 @@ async def test_api_versions_lists_what_is_served(peer: RawPeer) -> None:
     assert "metadata.version" in {one.name for one in response.finalized_features}
 
 
-async def test_an_api_versions_to_come_is_answered_in_v0_and_the_connection_lives(
+async def test_an_unknown_api_versions_version_gets_v0_and_the_connection_lives(
     peer: RawPeer,
 ) -> None:
     peer.write_bytes(struct.pack(">ihhih", 10, 18, 99, 7, -1))
@@ -208,7 +208,7 @@ async def test_a_request_over_the_limit_ends_the_connection() -> None:
             assert await peer.read_end() == b""
 
 
-async def test_pipelined_requests_are_answered_in_order(cluster: Cluster, peer: RawPeer) -> None:
+async def test_pipelined_requests_get_responses_in_order(cluster: Cluster, peer: RawPeer) -> None:
     waiting = peer.write(fetch("t", 0, max_wait_ms=300), 12)
     quick = peer.write(ApiVersionsRequest(), 0)
     assert (await peer.read(type(fetch("t", 0)), 12, waiting)).error_code == 0
@@ -224,7 +224,7 @@ async def test_a_waiting_request_holds_up_its_own_connection_only(cluster: Clust
         assert cluster.requests.count("ApiVersions") == 0
 
 
-async def test_a_client_that_does_not_read_holds_up_nobody(cluster: Cluster) -> None:
+async def test_a_client_that_does_not_read_holds_up_no_other(cluster: Cluster) -> None:
     cluster.create_topic("large", configs={"max.message.bytes": 10_000_000})
     cluster.append("large", 0, batch_bytes(1, value=b"x" * 5_000_000))
     async with RawPeer.to(cluster.bootstrap) as slow, RawPeer.to(cluster.bootstrap) as other:
@@ -246,7 +246,7 @@ async def test_mutated_requests_never_stop_the_broker(
         encode_request(sample(key, version, topic_id), version, 1, "x")
         for key, (lowest, highest) in VERSIONS.items()
         for version in (lowest, highest)
-        if key not in (19, 20, 37)  # those that make and delete topics grow the state
+        if key not in (19, 20, 37)  # requests that create and delete topics grow the state
     ]
     for _ in range(600):
         data = bytearray(rng.choice(seeds))

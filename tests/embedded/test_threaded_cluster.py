@@ -1,4 +1,4 @@
-"""A cluster in a thread of its own: everything a cluster has, from threads without a loop."""
+"""A cluster in a thread of its own: a cluster's whole interface, from threads without a loop."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_function_that_is_handed_in_may_use_it_too(cluster: ThreadedCluster) -
 
 
 async def crash(cluster: Any, broker: int) -> None:
-    """As a hook of a test would: its cluster's type says for threads, not for hooks."""
+    """As a hook of a test; untyped, as the cluster's type declares it blocking, for threads."""
     await cluster.crash(broker)
 
 
@@ -192,7 +192,7 @@ def test_a_listener_may_act_at_once_and_in_a_task(cluster: ThreadedCluster) -> N
     assert len(tasks) == 1
 
 
-def test_a_hook_that_forgets_to_await_is_told() -> None:
+def test_a_hook_that_forgets_to_await_fails_the_test() -> None:
     with pytest.raises(WrongContext, match=r"Cluster\.crash wasn't awaited .* 'async def'"):
         with ThreadedCluster(Cluster(1)) as cluster:
 
@@ -233,7 +233,7 @@ def test_a_time_that_is_none_is_refused(cluster: ThreadedCluster) -> None:
     fault.wait_hits(0, timeout=None)
 
 
-def test_a_call_that_takes_too_long_is_given_up() -> None:
+def test_a_call_that_takes_too_long_times_out() -> None:
     with ThreadedCluster(Cluster(1), call_timeout=0.05) as cluster:
         with pytest.raises(RequestTimedOut, match=r"wait_count took more than 0\.05 s"):
             cluster.requests.wait_count("Produce", 1)
@@ -300,7 +300,7 @@ def test_one_that_was_never_started_closes() -> None:
         cluster.start()
 
 
-def test_a_start_that_fails_says_why_and_leaves_no_thread() -> None:
+def test_a_start_that_fails_raises_its_reason_and_leaves_no_thread() -> None:
     before = threading.enumerate()
     with ThreadedCluster(Cluster(1)) as first:
         cluster = ThreadedCluster(Cluster(1, port=first.brokers[1].port))
@@ -328,7 +328,7 @@ def test_what_is_private_stays_so(cluster: ThreadedCluster) -> None:
     ],
 )
 def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -> None:
-    """Each coroutine of a cluster is told as a plain function in threaded.py; add what is new."""
+    """Each coroutine of a cluster is declared as a plain function in threaded.py; add new ones."""
     coroutines = {
         name
         for name, function in inspect.getmembers(real)
@@ -421,7 +421,7 @@ def test_a_cluster_has_one_thread(cluster: ThreadedCluster) -> None:
 
 
 def test_it_does_all_that_a_cluster_does(cluster: ThreadedCluster) -> None:
-    """Whatever is public on a cluster can be reached; each coroutine is waited for."""
+    """All public attributes of a cluster can be reached; each coroutine is waited for."""
     cluster.create_topic("t", assignments=[[1, 2]])
     for name in dir(Cluster):
         if not name.startswith("_") and name not in ("start", "close"):

@@ -29,7 +29,7 @@ def records(count: int, *, keyed: bool = True) -> Iterator[tuple[bytes | None, b
 
 
 async def by_send(producer: Any, count: int) -> None:
-    """A plain call, so its loop has to be let go by the user."""
+    """``send`` never waits, so the caller yields to the loop."""
     for number, (key, value) in enumerate(records(count)):
         producer.send(T, value, key=key)
         if number % 1000 == 0:
@@ -57,7 +57,7 @@ WRITE: dict[str, Callable[[Any, int], Awaitable[None]]] = {
 @pytest.mark.parametrize("partitions", [6, 1000])
 @pytest.mark.parametrize("way", WRITE)
 def test_a_burst_of_half_a_million_records(way: str, partitions: int) -> None:
-    """Also where it fills no batch for long, being spread over a thousand of them."""
+    """Also where records are spread over a thousand partitions, and fill no batch for long."""
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
@@ -99,6 +99,6 @@ def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(
             assert work.now > 0.25
             assert (
                 work.longest() < send_many.YIELD_INTERVAL + 10 * work.RECORD
-            )  # send_many looks at each 8th
+            )  # send_many checks the clock at each 8th record
 
     run_held(main)

@@ -1,7 +1,7 @@
-"""What docs/testing.md shows is run: each block of Python, and each line of code in its tables.
+"""Run what docs/testing.md shows: each block of Python, and each line of code in its tables.
 
 Blocks with tests in them run under pytest. All else runs on virtual time in a cluster of its own,
-where a topic ``flights`` of three partitions has a few records, as the page says.
+where a topic ``flights`` of three partitions has a few records, as the page states.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ async def test_an_hour_passes():
     assert type(asyncio.get_running_loop()).__name__ == "VirtualLoop"
     await asyncio.sleep(3000)
 """
-"""What is run with a block that is a conftest."""
+"""The test that runs with a block that is a conftest."""
 FOR_TESTS_OF_KAFKA = "internal.segment.bytes"
-"""A configuration that no page of Kafka's tells of, either."""
+"""A configuration that Kafka's documentation doesn't have, either."""
 
 
 def test_the_page_is_read() -> None:
@@ -72,7 +72,7 @@ async def prepared(cluster: Cluster) -> dict[str, Any]:
 
 
 async def execute(code: str, names: dict[str, Any]) -> None:
-    """Run it as the body of a coroutine would run."""
+    """Run ``code`` as the body of a coroutine."""
     compiled = compile(code, "<docs/testing.md>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(compiled, names)
     if inspect.iscoroutine(result):
@@ -163,7 +163,7 @@ def test_tests_pass(tmp_path: Path) -> None:
 
 
 def endless_loops(code: str) -> list[tuple[ast.AsyncFor, list[ast.stmt]]]:
-    """Each ``async for`` over a consumer that nothing leaves, with what is written behind it."""
+    """Each ``async for`` over a consumer without a break or return, with the code after it."""
     tree = compile(code, "<page>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
     found = []
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Each example runs as its docstring says, in a process of its own, with and without a broker."""
+"""Each example runs as its docstring describes, in its own process, with and without a broker."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SMALL = [name for name in FILES if name not in TESTS]
 OWN_CLUSTER = {"elections", "virtual_time", "worker_pool"}
 ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name not in OWN_CLUSTER}
 ANYWHERE["flights"] = ["--limit", "2000"]
-"""The examples that take `--bootstrap`, with what makes them quick."""
+"""The examples that take `--bootstrap`, with the options that make them quick."""
 TOPICS = {"dead_letters": 3}
-"""How many topics a run makes, where it is more than one."""
+"""How many topics a run creates, where it is more than one."""
 COMPOSE = (ROOT / "examples" / "compose.yaml").read_text(encoding="utf-8")
 
 
@@ -31,7 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", *arguments],
         cwd=ROOT,
-        # Options of this run are none of theirs.
+        # Options of this run must not reach theirs.
         env={key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
@@ -49,7 +49,7 @@ def test_small_example_runs_clean(name: str) -> None:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_example_of_tests_passes(name: str) -> None:
-    # By its module: which tree is installed, and when, doesn't matter then.
+    # The plugin is loaded by its module: it need not be installed from this tree.
     plugin = ["-p", "kclient.pytest_plugin", "-p", "no:kclient"]
     done = run("pytest", *plugin, "-p", "no:cacheprovider", "-q", f"examples/{name}.py")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -58,7 +58,7 @@ def test_example_of_tests_passes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ANYWHERE)
 async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
-    """Of an earlier run there are topics and records, which it must not take for its own."""
+    """Topics and records of an earlier run must not be taken for its own."""
     async with Cluster(brokers=1) as cluster:
         command = [f"examples.{name}", *ANYWHERE[name], "--bootstrap", cluster.bootstrap]
         runs = [await asyncio.to_thread(run, *command) for _ in range(2)]
@@ -69,7 +69,7 @@ async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
             assert any(topic in done.stdout for done in runs)
 
 
-def test_the_example_of_elections_tells_what_happens_when_a_leader_is_cut_off() -> None:
+def test_the_example_of_elections_shows_the_events_when_a_leader_is_cut_off() -> None:
     reported = run("examples.elections").stdout
     events = re.findall(r"^ *[\d.]+ s  (\w+)\(", reported, re.M)
     assert events == [
@@ -97,7 +97,7 @@ def test_flights_come_back_once_and_in_order() -> None:
     assert re.search(r"one callback: [\d.]+ ms of thread CPU", done.stdout.replace("\n", " "))
 
 
-def test_flights_say_what_is_wrong_with_an_address() -> None:
+def test_flights_name_an_unreachable_address() -> None:
     done = run("examples.flights", "--limit", "10", "--bootstrap", "127.0.0.1:1")
     assert done.returncode == 1
     assert "BootstrapFailed" in done.stderr
@@ -115,7 +115,7 @@ def test_readme_shows_the_hello_example() -> None:
 
 
 def compose(key: str) -> str:
-    """The value of a key of the compose file, which has each but once."""
+    """The value of a key that the compose file has exactly once."""
     (value,) = re.findall(rf"^ +{key}: (.*)$", COMPOSE, re.M)
     return str(value).strip('"')
 
@@ -129,7 +129,7 @@ def test_the_compose_file_advertises_the_port_that_it_publishes() -> None:
     quorum = compose("KAFKA_CONTROLLER_QUORUM_VOTERS")
     assert quorum.startswith(compose("KAFKA_NODE_ID") + "@")
     assert f"CONTROLLER://{quorum.partition('@')[2]}" in compose("KAFKA_LISTENERS")
-    # The health check asks inside the container, and is then sent to what is advertised.
+    # The health check connects inside the container, and then to the advertised address.
     assert outside == inside
 
 
@@ -145,7 +145,7 @@ def test_the_compose_file_is_plain_yaml() -> None:
         depth = here + (match[2] is not None and match[3] is None)
 
 
-def test_readme_and_compose_file_say_the_same_of_how_to_start_it() -> None:
+def test_readme_and_compose_file_have_the_same_start_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^#   (.+)$", COMPOSE, re.M)
     assert len(commands) == 3

@@ -1,4 +1,4 @@
-"""What docs/migrating.md shows is run, and its tables have every method of the other clients.
+"""Run what docs/migrating.md shows; its tables have every method of the other clients.
 
 Programs (blocks whose first line names a file) run in processes of their own, against a cluster
 over loopback: those before and after must print the same. All other code runs on virtual time.
@@ -94,7 +94,7 @@ def test_every_public_method_has_a_row(heading: str) -> None:
 
 
 @pytest.mark.parametrize("heading", METHODS)
-def test_each_row_names_a_counterpart_or_says_why_there_is_none(heading: str) -> None:
+def test_each_row_names_a_counterpart_or_the_reason_for_none(heading: str) -> None:
     for row in rows(section(heading)):
         assert len(row) == 3, row
         assert re.match(r"`[^`]+`|not yet$|not needed: .", row[1]), row
@@ -104,7 +104,7 @@ def test_each_row_names_a_counterpart_or_says_why_there_is_none(heading: str) ->
 
 
 def run(program: str, cluster: Any) -> str:
-    """What a program of the page prints, its log left out."""
+    """The output of a program of the page, without its log."""
     done = subprocess.run(
         [sys.executable, "-c", program.replace("localhost:9092", cluster.bootstrap)],
         cwd=ROOT,
@@ -145,7 +145,7 @@ def test_programs_print_the_same_before_and_after(client: str) -> None:
 
 
 async def committed(bootstrap: str) -> int:
-    """How many records of ``orders`` the group of the programs has behind it."""
+    """How many records of ``orders`` the group of the programs has committed."""
     partitions = [kclient.TopicPartition("orders", index) for index in range(3)]
     async with kclient.Consumer(bootstrap, group="billing") as consumer:
         offsets = await consumer.committed(partitions)
@@ -161,7 +161,7 @@ def test_a_group_goes_on_where_the_other_client_committed(client: str, first: in
         run(service[first], cluster)
         seen = run(worker[first], cluster)
         run(service[1], cluster)
-        assert run(worker[1 - first], cluster) == seen  # of the second four
+        assert run(worker[1 - first], cluster) == seen  # the four records of the second run
         assert asyncio.run(committed(cluster.bootstrap)) == 8
 
 
@@ -202,7 +202,7 @@ def test_all_programs_are_run() -> None:
 
 
 def play(code: str) -> None:
-    """Run it as the body of a coroutine, with the names that the page takes for granted."""
+    """Run ``code`` as the body of a coroutine, with the names that the page takes for granted."""
 
     async def scene() -> None:
         async with Cluster(brokers=1) as cluster:
@@ -252,7 +252,7 @@ async def evaluate(code: str, names: dict[str, Any]) -> None:
 
 
 def code_of(row: list[str]) -> str:
-    """The lines of code of a row, but those that leave something out."""
+    """The lines of code of a row, without those that leave something out."""
     return "\n".join(code for code in CODE.findall(" ".join(row)) if "..." not in code)
 
 
@@ -361,7 +361,7 @@ KEYS = [b"customer-%d" % number for number in range(50)]
 
 
 async def places_of(bootstrap: str, partitioner: Any = None) -> dict[bytes, int]:
-    """Where kclient puts each key."""
+    """The partition of each key by kclient."""
     async with kclient.Producer(bootstrap, partitioner=partitioner) as producer:
         return {key: (await producer.send("orders", b"", key=key)).partition for key in KEYS}
 
@@ -382,7 +382,7 @@ def places_of_confluent(bootstrap: str, settings: dict[str, Any]) -> dict[bytes,
     return places
 
 
-def test_keys_land_where_the_page_says() -> None:
+def test_keys_land_where_the_page_states() -> None:
     with threaded() as cluster:
         cluster.create_topic("orders", partitions=6)
         ours = asyncio.run(places_of(cluster.bootstrap))

@@ -1,4 +1,4 @@
-"""What docs/consumers.md, docs/arrow.md and docs/metrics.md show as recipes is run."""
+"""Run the recipes of docs/consumers.md, docs/arrow.md and docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def block(page: str, words: str) -> str:
 
 
 async def execute(code: str, cluster: Cluster, **names: Any) -> dict[str, Any]:
-    """Run ``code`` as the body of a coroutine; its names."""
+    """Run ``code`` as the body of a coroutine; return its names."""
     code = code.replace('"localhost:9092"', "bootstrap")
     compiled = compile(code, "<docs>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names |= {"asyncio": asyncio, "datetime": datetime, "kclient": kclient, "pyarrow": pyarrow}
@@ -60,7 +60,7 @@ async def filled(cluster: Cluster, topic: str, count: int) -> None:
     ],
 )
 def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exactly: bool) -> None:
-    """Though records come meanwhile, which are dropped unless they would be committed."""
+    """Though records come meanwhile, which are dropped unless commits would cover them."""
     read: list[Any] = []
 
     async def scene() -> None:
@@ -80,7 +80,7 @@ def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exac
                 names = await execute(code, cluster, print=lambda *reported: read.append(reported))
                 read.extend(names["table"].to_pylist() if "table" in names else ())
 
-    # Those with a time ask the clock of the machine for it.
+    # Recipes that compute a time read the machine's clock.
     (asyncio.run if exactly else run_virtually)(scene())
     if exactly:
         assert len(read) == 15

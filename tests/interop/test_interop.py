@@ -1,6 +1,6 @@
 """librdkafka, kafka-python and aiokafka beside kclient: each reads what another wrote.
 
-On the embedded cluster this judges the cluster as much as the client; on real Kafka it judges the
+On the embedded cluster this tests the cluster as much as the client; on real Kafka it tests the
 client alone. Every pair exchanges nulls, empty bytes and all kinds of headers under every codec.
 """
 

@@ -1,6 +1,6 @@
-"""Foreign clients look up offsets and administer topics, which judges the embedded cluster.
+"""Foreign clients look up offsets and administer topics, which tests the embedded cluster.
 
-On real Kafka the same tests show that the expectations are Kafka's own.
+On real Kafka the same tests show that the expectations are those of Kafka.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def test_aiokafka_finds_offsets(broker: Broker, topic: TopicFactory) -> No
 
 
 def await_partitions(look: Callable[[], int | None], expected: int | None) -> None:
-    """Look until the change has reached the broker that is asked: a controller answers before."""
+    """Poll until the change has reached the broker asked: the controller responds before that."""
     deadline = time.monotonic() + TIMEOUT
     while (seen := look()) != expected:
         assert time.monotonic() < deadline, f"{seen} partitions, not {expected}"

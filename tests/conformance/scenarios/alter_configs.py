@@ -38,7 +38,7 @@ def change(
 def replace(
     *resources: tuple[int, str, dict[str, str | None]], validate_only: bool = False
 ) -> AlterConfigsRequest:
-    """All configs of resources."""
+    """Requests that replace all configs of resources."""
     wanted = [
         alter_configs.AlterConfigsResource(
             kind, name, [alter_configs.AlterableConfig(*one) for one in configs.items()]
@@ -49,7 +49,7 @@ def replace(
 
 
 async def show(run: Run, topic: str, *names: str, expect: dict[str, str]) -> None:
-    """Record some configs of a topic once the broker has heard of the change."""
+    """Record some configs of a topic once the broker has applied the change."""
     asked = describe((TOPIC, topic, [*names, *expect]), synonyms=True)
 
     async def heard() -> bool:
@@ -180,7 +180,7 @@ async def replacements_for_what_is_not_there(run: Run) -> None:
     await run.ask(replace((BROKER, "7", {}), validate_only=True), 2, "broker 7")
     for kind in (0, 1, 64):
         await run.ask(replace((kind, "x", {})), 2, f"kind {kind}")
-    # A topic twice isn't asked for: Kafka gives no answer at all then.
+    # No request names a topic twice: Kafka sends no response to it.
     await run.ask_each(replace(), 0, 2, note="nothing")
 
 

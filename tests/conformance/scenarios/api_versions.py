@@ -1,4 +1,4 @@
-"""ApiVersions, and versions and APIs that there aren't."""
+"""ApiVersions, and versions and APIs that don't exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PRODUCE, _FETCH, _API_VERSIONS, _NO_API = 0, 1, 18, 999
 
 
 def header(key: int, version: int, flexible: bool = False) -> bytes:
-    """A frame with nothing behind its header."""
+    """A request header without a body."""
     return struct.pack(">hhih", key, version, 7, 1) + b"x" + (b"\0" if flexible else b"")
 
 

@@ -18,7 +18,7 @@ _CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZS
 
 
 def made_of(records: bytes, count: int, codec: Compression) -> bytes:
-    """A batch of what may be no records."""
+    """A batch of bytes that needn't be records."""
     packed = gzip.compress(records, mtime=0) if codec is Compression.GZIP else records
     return encode_batch(packed, codec, count, NOW, NOW)
 
@@ -33,7 +33,7 @@ async def a_wrong_crc(run: Run) -> None:
 
 @scenario("Produce", ErrorCode.INVALID_RECORD)
 async def no_batch_at_all(run: Run) -> None:
-    topic = await run.topic()  # null isn't asked for: Kafka gives no answer at all then
+    topic = await run.topic()  # null isn't sent: Kafka sends no response to it
     await run.ask_each(produce(topic, b""), *_VERSIONS)
 
 

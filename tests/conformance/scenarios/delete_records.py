@@ -1,4 +1,4 @@
-"""DeleteRecords, and what the log tells of its new beginning."""
+"""DeleteRecords, and the log's new start offset in other responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.testing.calls import fetch, list_offsets, produce
 
 
 def delete(*topics: tuple[str, dict[int, int]]) -> DeleteRecordsRequest:
-    """Records before an offset of each partition."""
+    """A request to delete the records before an offset of each partition."""
     wanted = [
         DeleteRecordsTopic(name, [DeleteRecordsPartition(*one) for one in offsets.items()])
         for name, offsets in topics

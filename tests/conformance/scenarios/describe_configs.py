@@ -22,7 +22,7 @@ OF_A_MACHINE = {
     "controller.quorum.voters",
     "listeners",
     "log.dirs",
-    "fetch.max.bytes",  # 8 MiB on the embedded cluster, if it isn't told otherwise, as it is here
+    "fetch.max.bytes",  # 8 MiB by default on the embedded cluster; set otherwise here
 }
 """What can't be the same on both sides: ports, directories, and one default of our own."""
 

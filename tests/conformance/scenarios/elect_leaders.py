@@ -11,7 +11,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def elect(kind: int, *topics: tuple[str, list[int]]) -> ElectLeadersRequest:
-    """Leaders of partitions of topics."""
+    """A request to elect leaders of partitions."""
     return ElectLeadersRequest(kind, [TopicPartitions(*one) for one in topics], 10_000)
 
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is told again, what is forgotten, and which epochs are refused."""
+"""Fetch sessions (KIP-227): incremental responses, forgotten topics, and refused epochs."""
 
 from __future__ import annotations
 

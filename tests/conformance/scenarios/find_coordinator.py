@@ -1,4 +1,4 @@
-"""FindCoordinator: of groups, one and several, and of keys that can't be."""
+"""FindCoordinator: of groups, one and several, and of invalid keys."""
 
 from __future__ import annotations
 

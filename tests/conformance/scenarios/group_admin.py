@@ -19,7 +19,7 @@ from tests.conformance.scenarios.offset_fetch import committed, of
 
 
 def delete_offsets(group: str, topic: str, *partitions: int) -> OffsetDeleteRequest:
-    """Forget committed offsets of one topic."""
+    """A request to delete committed offsets of one topic."""
     parts = [OffsetDeleteRequestPartition(index) for index in partitions]
     return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, parts)])
 

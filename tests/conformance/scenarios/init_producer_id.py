@@ -1,4 +1,4 @@
-"""InitProducerId of idempotent producers; those of transactions are another part's."""
+"""InitProducerId of idempotent producers; transactions aren't served yet."""
 
 from __future__ import annotations
 

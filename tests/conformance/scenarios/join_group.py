@@ -1,4 +1,4 @@
-"""JoinGroup: new members, static ones, rebalances, and who is refused."""
+"""JoinGroup: new members, static ones, rebalances, and refused members."""
 
 from __future__ import annotations
 

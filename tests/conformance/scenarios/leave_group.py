@@ -1,4 +1,4 @@
-"""LeaveGroup: one member, several, static ones, and who isn't there."""
+"""LeaveGroup: one member, several, static ones, and unknown ones."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def a_group_without_a_name(run: Run) -> None:
     await new_group(run)
     await run.ask_each(commit("", topic, 1), 2, 9)
     await run.ask(commit("", topic, 1, generation=1, member="nobody"), 9, "of a member")
-    await run.quietly(DeleteGroupsRequest([""]), 2)  # other runs are to find none
+    await run.quietly(DeleteGroupsRequest([""]), 2)  # other runs must find no group
 
 
 @scenario("OffsetCommit", ErrorCode.UNKNOWN_MEMBER_ID)

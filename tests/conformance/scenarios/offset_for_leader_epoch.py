@@ -16,7 +16,7 @@ from tests.conformance.scenarios.list_offsets import filled
 def end_of(
     topic: str, epoch: int, *, partition: int = 0, current: int = -1
 ) -> OffsetForLeaderEpochRequest:
-    """Where an epoch ended, as a consumer asks."""
+    """A consumer's request for the end of an epoch."""
     wanted = OffsetForLeaderPartition(partition, current, epoch)
     return OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [wanted])])
 

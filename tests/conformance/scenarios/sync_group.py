@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat: assignments, generations, and members that aren't any more."""
+"""SyncGroup and Heartbeat: assignments, generations, and removed members."""
 
 from __future__ import annotations
 

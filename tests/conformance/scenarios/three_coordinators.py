@@ -1,4 +1,4 @@
-"""Three brokers: who coordinates a group, and what the others answer."""
+"""Three brokers: which one coordinates a group, and the responses of the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def brokers_of(run: Run, group: str) -> tuple[int, int]:
 async def commit_once_ready(
     run: Run, group: str, topic: str, offset: int, *, metadata: str = "", node: int
 ) -> None:
-    """Commit at a coordinator, which may hear of a new topic later than the other brokers."""
+    """Commit at a coordinator, which may learn of a new topic later than the other brokers."""
 
     async def committed() -> bool:
         response = await run.quietly(commit(group, topic, offset, metadata=metadata), 9, node=node)
@@ -45,7 +45,7 @@ async def commit_once_ready(
 
 
 async def ask_another(run: Run, group: str, *asked: tuple[Request, int]) -> None:
-    """What a broker answers that isn't the coordinator."""
+    """Record the responses of a broker that isn't the coordinator."""
     _, another = await brokers_of(run, group)
     for request, version in asked:
         await run.ask(request, version, "another broker", node=another)
@@ -53,7 +53,7 @@ async def ask_another(run: Run, group: str, *asked: tuple[Request, int]) -> None
 
 @scenario("FindCoordinator", nodes=3)
 async def all_brokers_name_the_same_one(run: Run) -> None:
-    # Which one it is isn't recorded: where the partitions of __consumer_offsets lie is random.
+    # The node id isn't recorded: the leaders of __consumer_offsets are random.
     group = await new_group(run)
     coordinator, another = await brokers_of(run, group)
     for node in run.up:

@@ -1,4 +1,4 @@
-"""Three brokers: leaders, followers and brokers without a replica, asked for the same thing."""
+"""Three brokers: the same requests to leaders, followers and brokers without a replica."""
 
 from __future__ import annotations
 

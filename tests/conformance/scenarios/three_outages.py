@@ -22,7 +22,7 @@ from tests.unit.testing.calls import fetch, list_offsets, produce
 
 DOWN = 3
 ANY_REPLICA = -2
-"""Whom followers tell of their logs, too."""
+"""The replica id with which followers respond, too."""
 
 
 @scenario("ElectLeaders", ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, nodes=3)
@@ -135,14 +135,14 @@ async def a_replica_vanishes_before_it_is_missed(run: Run) -> None:
 
 
 def hasty(topic: str, offset: int, timeout_ms: int) -> DeleteRecordsRequest:
-    """Records before an offset, within so long."""
+    """A request to delete the records before an offset, with a timeout."""
     request = delete((topic, {0: offset}))
     request.timeout_ms = timeout_ms
     return request
 
 
 async def replicated(run: Run, *replicas: int) -> str:
-    """A topic with two batches, which all have."""
+    """A topic with two batches that all replicas have."""
     topic = await run.topic(replicas=[list(replicas)])
     for _ in range(2):
         await run.quietly(produce(topic, batch_bytes(2)), 9, node=replicas[0])
@@ -150,7 +150,7 @@ async def replicated(run: Run, *replicas: int) -> str:
 
 
 async def led_by_the_second(run: Run) -> str:
-    """Such a topic that broker 1 leads, though broker 2 is preferred."""
+    """A replicated topic that broker 1 leads, though broker 2 is preferred."""
     topic = await replicated(run, 2, 1, DOWN)
     await run.stop(2)
     await run.wait_leader(topic, 1)
@@ -159,7 +159,7 @@ async def led_by_the_second(run: Run) -> str:
 
 
 async def copied_by_2(run: Run, topic: str, offset: int) -> None:
-    """Wait until broker 2 has what is below an offset."""
+    """Wait until broker 2 has all records below an offset."""
     copied = list_offsets(topic, LATEST)
     copied.replica_id = ANY_REPLICA
 

@@ -1,4 +1,4 @@
-"""Three brokers: what each of them says of the cluster, and whom it can be asked of."""
+"""Three brokers: what each reports of the cluster, and which of them serve which request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.conformance.scenarios.describe_topic_partitions import describe
 from tests.conformance.scenarios.metadata import by_id, by_name
 
 SPREAD = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
-"""Three partitions, each led by another broker."""
+"""Three partitions, each with another leader."""
 
 
 async def ask_all(run: Run, request: object, version: int) -> None:
-    """The same of each broker."""
+    """Send the same request to each broker."""
     for node in run.up:
         await run.ask(request, version, f"broker {node}", node=node)  # type: ignore[arg-type]
 

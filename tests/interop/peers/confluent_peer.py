@@ -17,7 +17,7 @@ class ConfluentPeer:
     name = "librdkafka"
 
     def takes(self, _: Sample) -> bool:
-        """It takes all that the protocol can say."""
+        """It takes all that the protocol can express."""
         return True
 
     async def write(

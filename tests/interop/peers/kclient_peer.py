@@ -15,7 +15,7 @@ class KclientPeer:
     name = "kclient"
 
     def takes(self, _: Sample) -> bool:
-        """It takes all that the protocol can say."""
+        """It takes all that the protocol can express."""
         return True
 
     async def write(

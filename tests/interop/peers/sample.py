@@ -1,7 +1,7 @@
 """What the peers exchange: records with every kind of null, and the interface of a peer.
 
 A peer writes samples to chosen partitions and reads partitions back from their beginning by manual
-assignment. Blocking clients do so in threads, so that an embedded cluster in this loop can answer.
+assignment. Blocking clients do so in threads, so that an embedded cluster can run in this loop.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 TIMEOUT = 30.0
-"""Seconds that a peer has for one batch of samples."""
+"""Seconds for a peer to write or read one batch of samples."""
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The last one is the youngest: Apache Kafka 2.1."""
+"""The last one is the newest: since Apache Kafka 2.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One record, as far as every client can say it."""
+    """One record, with what every client can express."""
 
     partition: int
     key: bytes | None
