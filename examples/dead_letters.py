@@ -1,4 +1,4 @@
-"""Tries a bad record again, later once more, and gives it up: ``python -m examples.dead_letters``.
+"""Retries a bad record, later once more, then dead-letters it: ``python -m examples.dead_letters``.
 
 The broker is in this process, unless ``--bootstrap host:port`` names another one.
 """
@@ -68,5 +68,5 @@ async def main(bootstrap: str | None) -> None:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--bootstrap", help="host:port of a broker; default: one in this process")
-    logging.basicConfig(stream=sys.stdout)  # the client warns of what it gives up
+    logging.basicConfig(stream=sys.stdout)  # the client logs a warning for each dead letter
     asyncio.run(main(options.parse_args().bootstrap))

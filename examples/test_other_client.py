@@ -12,7 +12,7 @@ from kclient.testing import ErrorCode, ThreadedCluster
 
 
 def send(bootstrap: str, *values: bytes) -> list[confluent_kafka.KafkaError | None]:
-    """The code under test: sends all, and says how each one ended."""
+    """The code under test: sends all, and returns the outcome of each."""
     outcomes: list[confluent_kafka.KafkaError | None] = []
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for value in values:
@@ -36,7 +36,7 @@ def test_an_error_that_passes_is_retried(kafka_cluster: ThreadedCluster) -> None
 
 
 @pytest.mark.kafka_cluster(brokers=1, broker_configs={"message.max.bytes": 1000})
-def test_a_record_that_is_too_large_is_told(kafka_cluster: ThreadedCluster) -> None:
+def test_a_record_that_is_too_large_is_reported(kafka_cluster: ThreadedCluster) -> None:
     kafka_cluster.create_topic("flights")
     (error,) = send(kafka_cluster.bootstrap, b"x" * 2000)
     assert error is not None

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def warn(bootstrap: str) -> None:
-    """The service under test: what is hotter than 80 degrees goes to another topic."""
+    """The service under test: readings above 80 degrees go to another topic."""
     async with (
         Producer(bootstrap) as producer,
         Consumer(bootstrap, "readings", auto_offset_reset="earliest") as consumer,
@@ -65,7 +65,7 @@ async def test_a_warning_outlives_the_leader_of_its_topic(kafka_cluster: Cluster
 
 async def test_what_brokers_get_wrong_makes_no_second_warning(kafka_cluster: Cluster) -> None:
     faults = kafka_cluster.faults
-    lost = faults.lose_answers("Produce", topic="warnings")  # written, and nobody knows
+    lost = faults.lose_answers("Produce", topic="warnings")  # written, but not acknowledged
     faults.error("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="readings")
     async with running_service(kafka_cluster):
         assert await warnings_of(kafka_cluster.bootstrap, b"90", b"91") == [b"90", b"91"]

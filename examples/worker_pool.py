@@ -16,7 +16,7 @@ TASKS = [f"{name}/{n}" for name, count in CONNECTORS.items() for n in range(coun
 
 
 class Pool:
-    """All tasks, dealt out in turn by whichever worker the group elects."""
+    """All tasks, dealt out round robin by the worker that the group elects."""
 
     type = "connectors"
     name = "in-turn"

@@ -31,7 +31,7 @@ pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Say what the tests run on."""
+    """Add the options that choose what the tests run on."""
     group = parser.getgroup("kclient")
     group.addoption(
         "--broker",
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted is not None and (others := in_another_build(wanted)):
         raise pytest.UsageError(f"asked for the {wanted} build, but not so: {', '.join(others)}")
     outcomes = config.getoption("--outcomes")
-    if outcomes is not None and not hasattr(config, "workerinput"):  # pytest-xdist tells it all
+    if outcomes is not None and not hasattr(config, "workerinput"):  # xdist's controller gets all
         run = {
             "broker": config.getoption("--broker"),
             "implementation": IMPLEMENTATION,
@@ -105,7 +105,7 @@ def fewer_seeds(pytestconfig: pytest.Config) -> int:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say in the header what is tested on what."""
+    """Show in the header what is tested on what."""
     broker, loop = config.getoption("--broker"), config.getoption("--loop")
     if broker == "docker":
         broker += f" ({config.getoption('--docker-image')})"
@@ -116,7 +116,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which image ran."""
+    """Show which image ran."""
     if used := terminalreporter.config.stash.get(USED_IMAGE, None):
         terminalreporter.write_line(f"in Docker: {used}")
 

@@ -37,7 +37,7 @@ LEAVES = (
     "record/layout.py",
     "testing/clock.py",
 )
-"""Files whose frames aren't counted: everybody calls them, and nobody reads on from there."""
+"""Files whose frames aren't counted: they are called from everywhere, and read no further."""
 VALUE = b"x" * 100
 WARM = 5
 """Calls before the one that is traced."""
@@ -94,7 +94,7 @@ class Trace:
 
 
 async def send() -> dict[str, dict[str, int]]:
-    """One record that is awaited, without company."""
+    """One record that is awaited, alone."""
     trace = Trace()
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", replication_factor=3)
@@ -107,7 +107,7 @@ async def send() -> dict[str, dict[str, int]]:
 
 
 async def poll() -> dict[str, dict[str, int]]:
-    """A batch of ten records, which the log has, until it is handed over."""
+    """A batch of ten records in the log, until poll returns it."""
     trace = Trace()
     async with Cluster() as cluster:
         cluster.create_topic("t")

@@ -17,7 +17,7 @@ END = "<!-- end -->\n"
 
 
 def page() -> str:
-    """Return the whole page, with the tables made anew."""
+    """Return the whole page, with the tables regenerated."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return f"{before}{BEGIN}\n{_tables()}\n{END}{rest.partition(END)[2]}"
 
@@ -36,7 +36,7 @@ def _tables() -> str:
 
 
 def _defaults() -> dict[str, str]:
-    """Ours by name; where producer and consumer differ, first the producer's."""
+    """kclient's by name; where producer and consumer differ, first the producer's."""
     defaults: dict[str, str] = {}
     for config in (ProducerConfig, ConsumerConfig, GroupMemberConfig):
         for field in dataclasses.fields(config):

@@ -37,7 +37,7 @@ KEPT = (
     "tools/rename",
     "tests/mutants/baseline.json",
 )
-"""Generated, or with words that mean something else."""
+"""Generated, or using the names with another meaning."""
 KINDS = ("merge", "module", "name")
 FUTURE = "from __future__ import annotations\n"
 
@@ -183,7 +183,7 @@ class Renaming:
         print(f"{old} -> {new}: {replace(re.escape(old), new, paths)} places")
 
     def now(self, path: str) -> str:
-        """What became of a path below the package, or below the unit tests."""
+        """The present path of one below the package, or below the unit tests."""
         while path in self.moved:
             path = self.moved[path]
         return path

@@ -1,6 +1,6 @@
 """Writes docs/settings.md from the settings classes: ``python -m tools.settings_table``.
 
-``--check`` writes nothing and fails where the page is not what the classes say.
+``--check`` writes nothing and fails where the page differs from the classes.
 """
 
 from __future__ import annotations

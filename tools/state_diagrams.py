@@ -1,6 +1,6 @@
 """Draws docs/states.md from the transition tables of the code: ``python -m tools.state_diagrams``.
 
-``--check`` writes nothing and fails where the page is not what the tables say.
+``--check`` writes nothing and fails where the page differs from the tables.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def page() -> str:
 
 
 def guide(text: str) -> str:
-    """The guide with the picture in it as the table says."""
+    """The guide with the picture replaced by the table's."""
     lines = ["stateDiagram-v2", *_arrows(MACHINES[MEMBER][1]), ""]
     return PICTURE.sub("\n".join(lines), text, count=1)
 

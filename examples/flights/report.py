@@ -16,7 +16,7 @@ MIN_FLIGHTS = 100
 
 
 class Report:
-    """Takes records as they are read; ``problems`` says whether all came, once and in order."""
+    """Takes records as they are read; ``problems`` reports lost and repeated ones, and disorder."""
 
     def __init__(self, flights: int) -> None:
         self.records = 0

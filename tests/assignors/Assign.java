@@ -3,15 +3,15 @@
 // Reads lines of tab-separated fields from stdin. Names are as they are, bytes are in hex, "-" is
 // null, lists are separated by commas, and a partition is topic:number.
 //
-//   leader ASSIGNOR                             a new instance, which the lines below ask
+//   leader ASSIGNOR                             a new instance, which the lines below call
 //   topic NAME RACKS                            RACKS: of each partition, "/" between racks
 //   member ID INSTANCE SUBSCRIPTION
-//   assign                                      answers with the shares of these members
-//   userdata ASSIGNOR GENERATION ASSIGNMENT     answers with what the subscription then carries
-//   subscription TOPICS USERDATA OWNED GENERATION RACK      answers with its bytes
-//   read SUBSCRIPTION                           answers with these five fields
+//   assign                                      returns the assignments of these members
+//   userdata ASSIGNOR GENERATION ASSIGNMENT     returns the user data of the next subscription
+//   subscription TOPICS USERDATA OWNED GENERATION RACK      returns its bytes
+//   read SUBSCRIPTION                           returns these five fields
 //
-// An answer is a line; of `assign` it has a field for each member: its partitions, "=", its bytes;
+// A result is a line; of `assign` it has a field for each member: its partitions, "=", its bytes;
 // "error" and the exception where Java throws.
 
 import java.io.BufferedReader;

@@ -1,4 +1,4 @@
-"""Asks Java's assignors: runs ``Assign.java`` on the jars of Apache Kafka, once for all questions.
+"""Calls Java's assignors: runs ``Assign.java`` on the jars of Apache Kafka, once for all input.
 
 Missing tools are errors: a comparison that is skipped proves nothing.
 """
@@ -19,7 +19,7 @@ _NULL = "-"
 
 
 def ask(lines: Iterable[str]) -> list[str]:
-    """The answers to the lines that have one."""
+    """Return the output lines, for the input lines that have one."""
     jars = os.pathsep.join(str(jar) for jar in class_path(RELEASES[0]))
     done = subprocess.run(
         [java(), "-cp", jars, str(_PROGRAM)],
@@ -36,7 +36,7 @@ def ask(lines: Iterable[str]) -> list[str]:
 
 
 def line(*fields: object) -> str:
-    """A question; None is null, bytes are hex."""
+    """A line of input; None is null, bytes are hex."""
     return "\t".join(map(_field, fields))
 
 

@@ -1,8 +1,8 @@
-"""Random groups of consumers that go through rebalances: what their leader's assignor is given.
+"""Random consumer groups that rebalance: the input of the leader's assignor, round by round.
 
-A group has members of any kind (static, in racks, of old releases, some that lie), that join and
-leave, miss rebalances and change their minds, while topics come, grow and go. What the assignor
-answers is what the members own in the next round.
+A group has members of any kind (static, in racks, of old releases, some with false claims). They
+join and leave, miss rebalances and change subscriptions, while topics are created, grow and are
+deleted. The members own what the assignor returned in the next round.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RandomGroup:
     Args:
         strategy: The name of the assignor.
         seed: Of everything random.
-        honest: Whether no member may say what can't be.
+        honest: Whether no member may send false or malformed claims.
     """
 
     def __init__(self, strategy: str, seed: int, *, honest: bool) -> None:
@@ -106,7 +106,7 @@ class RandomGroup:
         self._leader: Assignor | None = None
 
     def rounds(self, count: int) -> Iterator[Round]:
-        """Rebalances; each must be told to ``finish`` before the next one is asked for."""
+        """Yield rebalances; call ``finish`` with each result before asking for the next one."""
         for number in range(count):
             if number:
                 for _ in range(self._rng.choice((0, 1, 1, 2, 4))):
@@ -171,14 +171,14 @@ class RandomGroup:
             self.members.pop(self._rng.randrange(len(self.members)))
 
     def _restart(self) -> None:
-        """A member comes back with another id, and knows nothing any more."""
+        """A member comes back with another id, and without its state."""
         member = self._rng.choice(self.members)
         member.member_id += "'"
         member.owned, member.generation = [], -1
         (member.assignor,) = chosen([self._strategy])
 
     def _forget(self) -> None:
-        """A member that was thrown out lost what it owned."""
+        """A member that was fenced lost what it owned."""
         member = self._rng.choice(self.members)
         member.owned, member.generation = [], -1
 
@@ -219,7 +219,7 @@ class RandomGroup:
         return tuple(self._rng.sample(RACKS, self._rng.choice((0, 1, 2, 2, 3, 4))))
 
     def _lie(self, message: ConsumerProtocolSubscription, member: Member) -> None:
-        """Makes a member say what another one says, too, or what can't be, or can't be read."""
+        """Make a member claim what another one owns or what doesn't exist, or send bad data."""
         rng = self._rng
         numbers = rng.choice(((0, 1), (0, 1, 2), (-1, 0, 3, 99)))
         parts = [

@@ -59,7 +59,7 @@ def test_subscriptions_are_read_as_java_reads_them_and_refused_where_it_refuses(
         try:
             ours = _fields(decode_subscription(one))
         except ProtocolError:
-            # Java puts signs in the place of what is no UTF-8, and takes -2 bytes for none.
+            # Java replaces invalid UTF-8 by U+FFFD, and reads a length of -2 as null.
             refused += answer.startswith("error\t")
             differ += not answer.startswith("error\t")
             continue

@@ -1,8 +1,8 @@
-"""10,000 random rebalances through Java's assignors and ours: the same shares.
+"""10,000 random rebalances through Java's assignors and kclient's: the same assignments.
 
-And 3,000 with members that lie. The sticky ones may share out another way, as evenly and with as
-few movements, where Java's answer depends on the order of its HashMaps (``may_differ``). There are
-a few cases in which Java's throws, or what it answers can't work (``why_java_fails``).
+And 3,000 with members whose claims are false. The sticky assignors may assign differently, as
+evenly and with as few movements, where Java's result depends on the order of its HashMaps
+(``may_differ``). In a few cases Java's throws, or returns what can't work (``why_java_fails``).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Shares = Mapping[str, Sequence[TopicPartition]]
 
 
 class Asked(NamedTuple):
-    """A rebalance, and what we made of it.
+    """A rebalance, and kclient's result.
 
     Attributes:
-        newest: The highest generation that the leader's assignor had heard of.
+        newest: The highest generation that the leader's assignor had seen.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 def play(strategy: str, seed: int, *, honest: bool, lines: list[str]) -> Iterator[Asked]:
-    """The rebalances of one group; what Java is to be asked is added to ``lines``."""
+    """The rebalances of one group; the input for Java's side is added to ``lines``."""
     group = RandomGroup(strategy, seed, honest=honest)
     newest = -1
     for number, one in enumerate(group.rounds(ROUNDS)):
@@ -81,7 +81,7 @@ def _questions(strategy: str, one: Round) -> list[str]:
 
 
 def java_shares(answer: str, members: Mapping[str, MemberSubscription]) -> Shares | None:
-    """Java's answer; None where it throws. Its bytes must be ours for the same partitions."""
+    """Java's result; None where it throws. Its bytes must equal kclient's for the partitions."""
     if answer.startswith("error\t"):
         return None
     found = {}
@@ -93,7 +93,7 @@ def java_shares(answer: str, members: Mapping[str, MemberSubscription]) -> Share
 
 
 def check_user_data(asked: Asked, member: str, theirs: bytes) -> None:
-    """What the member tells in the next round is what Java's does, in whatever order of topics."""
+    """The member's next user data equals that of Java's, but for the order of topics."""
     (assignor,) = chosen([asked.strategy])
     partitions = decode_assignment(encode_assignment(asked.shares[member]))
     assignor.assigned(partitions, asked.generation)
@@ -135,7 +135,7 @@ def same(ours: Shares, theirs: Shares) -> bool:
 
 
 def problems(asked: Asked) -> list[str]:
-    """Why a group can't live with our shares."""
+    """Return what is invalid about kclient's assignment."""
     wanted = {
         TopicPartition(topic, index)
         for member in asked.members.values()
@@ -144,7 +144,7 @@ def problems(asked: Asked) -> list[str]:
     }
     given = Counter(part for share in asked.shares.values() for part in share)
     missing = wanted - given.keys()
-    if asked.strategy == "cooperative-sticky":  # given to nobody until others have given it up
+    if asked.strategy == "cooperative-sticky":  # not assigned before its owner has revoked it
         missing -= {part for member in asked.members.values() for part in member.owned}
     unwanted = [
         (member, part)
@@ -162,7 +162,7 @@ def problems(asked: Asked) -> list[str]:
 
 
 def may_differ(asked: Asked) -> str | None:
-    """Why the answer may be another one than Java's; None if there is one right answer."""
+    """Why the result may differ from Java's; None if only one result is right."""
     if asked.strategy not in STICKY:
         return None
     members = asked.members.values()
@@ -187,17 +187,17 @@ def kept(asked: Asked, shares: Shares) -> int:
 
 
 def check_like(asked: Asked, theirs: Shares) -> None:
-    """As even as Java's shares, and at least as sticky."""
+    """As even as Java's assignment, and at least as sticky."""
     ours, others = ([len(one) for one in shares.values()] for shares in (asked.shares, theirs))
     if asked.strategy == "sticky":
         assert sorted(ours) == sorted(others), asked.name
-    else:  # what is given to nobody yet counts for whoever gets it
+    else:  # a member's future share has unassigned partitions, too
         assert sum(ours) == sum(others), asked.name
     assert kept(asked, asked.shares) >= kept(asked, theirs), asked.name
 
 
 def compare(groups: Mapping[str, int], *, honest: bool) -> Counter[str]:
-    """Plays groups of each assignor, and counts equal answers and why others are not."""
+    """Play groups of each assignor; count equal results, and the reasons for other ones."""
     lines: list[str] = []
     played = [
         asked

@@ -1,9 +1,9 @@
-"""``close`` against a real broker that is stopped by SIGSTOP, in the states where that means much.
+"""``close`` against a real broker that is stopped by SIGSTOP, in the states where that matters.
 
-The kernel goes on to accept connections and bytes for a stopped process, so a client sees a broker
-that is there and says nothing. The same states as in tests/virtual/test_closing.py; here, where
-time is real, they show that nothing but time-outs of our own is needed to come to an end. The
-broker is one of this file's own, and goes on after each test.
+The kernel still accepts connections and bytes for a stopped process, so a client sees a broker
+that is up and sends nothing. The same states as in tests/virtual/test_closing.py; here, where
+time is real, they show that the client's own time-outs suffice for ``close`` to return. The
+broker belongs to this file, and goes on after each test.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def make(kind: str, broker: RunningBroker, topic: str, **settings: Any) -> Any:
 
 
 async def use(kind: str, client: Any, topic: str) -> None:
-    """So that connections are open."""
+    """Use the client, so that its connections are open."""
     if kind == "producer":
         await asyncio.gather(*(client.send(topic, b"first", partition=p) for p in range(2)))
     elif kind == "consumer":
@@ -95,7 +95,7 @@ async def timed_close(client: Any) -> float:
 
 
 async def told(calls: list[asyncio.Task[Any]]) -> None:
-    """Each call has ended, and was told that the client is closed."""
+    """Each call has ended, with an error that reports the client as closed."""
     for call in calls:
         assert call.done()
         assert isinstance(call.exception(), (ClientClosed, FlushFailed)), repr(call)
@@ -114,7 +114,7 @@ async def test_all_well_everything_is_delivered(broker: RunningBroker, topic: st
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer", "admin"])
-async def test_stopped_with_calls_under_way(broker: RunningBroker, topic: str, kind: str) -> None:
+async def test_stopped_with_calls_in_flight(broker: RunningBroker, topic: str, kind: str) -> None:
     client = make(kind, broker, topic)
     await client.start()
     await use(kind, client, topic)

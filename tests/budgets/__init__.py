@@ -1,4 +1,4 @@
-"""What each record costs, counted so that it doesn't swing, and held against stored budgets.
+"""What each record costs, counted deterministically, and compared with stored budgets.
 
 ``python -m tests.budgets`` runs the hot paths under valgrind's callgrind and compares instructions,
 calls and allocations per record with ``budgets-<Python>.toml``; ``--record`` writes that file.

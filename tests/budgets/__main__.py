@@ -2,7 +2,7 @@
 
     python -m tests.budgets                    # all; ends with 1 where a budget is exceeded
     python -m tests.budgets --only append      # some paths
-    python -m tests.budgets --record           # write the budgets of this Python anew
+    python -m tests.budgets --record           # rewrite the budgets of this Python
 
 Needs valgrind; without it the run fails. Counts are the same on each run of one build.
 """
@@ -21,7 +21,7 @@ from tests.budgets.paths import PATHS
 
 BUILDS = ("compiled", "pure")
 SHARES = {"compiled": 2, "pure": 1}
-"""Processes that the paths of a build are spread over: more of them import more often."""
+"""Processes that the paths of a build are spread over: each one more imports once more."""
 AT_ONCE = 2
 HEADING = (
     f"{'build':8}  {'path':18}  {'instructions':>12}  {'change':>6}  {'calls':>8}  "
@@ -38,7 +38,7 @@ def count(builds: Sequence[str], only: Sequence[str], at_once: int) -> book.Cost
     """The costs of the chosen paths.
 
     Raises:
-        CantCount: What ``machine.measure`` says; or there is no compiled build.
+        CantCount: ``machine.measure`` raised it; or there is no compiled build.
     """
     if "compiled" in builds and IMPLEMENTATION != "cython":
         raise CantCount("there is no compiled build here: python setup.py build_ext --inplace")
@@ -79,7 +79,7 @@ def row(build: str, name: str, cost: Cost, stored: Cost | None) -> str:
 
 
 def check(found: book.Costs, stored: book.Costs) -> list[str]:
-    """Print the table; what is wrong, a line each."""
+    """Print the table; return what is wrong, a line each."""
     wrong = []
     tell(HEADING)
     for build, rows in found.items():

@@ -26,7 +26,7 @@ FEW_CALLS, FEW_SLACK = 50, 0.5
 MANY_CALLS, MANY_SLACK = 1000, 1.03
 """Where there are more, as for a whole request, a share of them swings with memory's layout."""
 FLOOR = 0.05
-"""Allocations and blocks per record that are nothing: shares of what a batch takes."""
+"""Allocations and blocks per record that count as none: a record's part of its batch's."""
 _HEAD = """# What a record (or a request) costs on each hot path, by build; Python {version}.
 # instructions: executed; calls: of C functions; allocations: calls of Python's allocator;
 # kept: blocks of memory that the result keeps. Checked by `python -m tests.budgets`, written by

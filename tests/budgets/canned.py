@@ -1,8 +1,8 @@
-"""``CannedBroker``: a dialer whose other end answers from the can, in the next turn of the loop.
+"""``CannedBroker``: a dialer whose other end sends prepared responses in the next loop iteration.
 
 It stands for sockets and a cluster, and costs next to nothing per request, so that what is counted
-is the client: the answer to a produce request is the same bytes each time, records to read are
-encoded beforehand. One broker, one topic, one partition; it can nothing but acknowledge and give.
+is the client: the response to a produce request is the same bytes each time, records to read are
+encoded beforehand. One broker, one topic, one partition; it can only acknowledge and serve records.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class CannedBroker:
         return transport, protocol
 
     def answer(self, frame: bytes) -> bytes | bytearray | None:
-        """The answer to a request, or None where none comes: there is nothing more to read."""
+        """The response to a request, or None if none is sent: there is nothing more to read."""
         _, api, version, correlation_id = _START.unpack_from(frame)
         if api == _FETCH:
             return self._fetched(frame, version, correlation_id)
@@ -143,7 +143,7 @@ class _Transport(asyncio.Transport):
         self._part = b""
 
     def write(self, data: bytes | bytearray | memoryview[int]) -> None:
-        """Take requests, and have the answers delivered soon."""
+        """Take requests, and schedule the delivery of their responses."""
         taken = self._part + data if self._part else bytes(data)
         start = 0
         while len(taken) - start >= 4:
@@ -186,7 +186,7 @@ class _Transport(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """Nobody does while so little is under way."""
+        """Do nothing: so little is in flight that the client never calls this."""
 
     def resume_reading(self) -> None:
         """As above."""

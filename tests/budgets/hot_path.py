@@ -14,7 +14,7 @@ FACTOR = 3
 """The larger run has so many times the records of the smaller one: what both share drops out."""
 
 Step = Callable[[], object]
-"""What is counted. What it returns is kept until it was looked at: it tells of retained memory."""
+"""What is counted. Its result is kept until it was looked at, since it holds retained memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ PROJECT = Path(__file__).resolve().parents[2]
 MARK = "getpgrp"
 """A function of the C library that nothing but the workload calls."""
 SECONDS = 900.0
-"""For one process with its children."""
+"""Time limit of one process with its children."""
 _TUNABLES = ":".join(f"glibc.cpu.x86_rep_{kind}_threshold={1 << 30}" for kind in ("movsb", "stosb"))
 """Valgrind counts ``rep movsb`` as one instruction per byte, and whether it is used depends on the
 processor: copies are to be loops of vectors everywhere."""
 
 
 class CantCount(RuntimeError):
-    """There is no counting here: a program is missing, or the workload failed."""
+    """Nothing can be counted: a program is missing, or the workload failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _cost(
 def _profiles(
     valgrind: str, names: Sequence[str], folder: Path, *, pure: bool
 ) -> list[profile.Profile]:
-    """Those of the smaller and the larger run of each path, one after the other."""
+    """Profiles of the smaller and the larger run of each path, one after the other."""
     command = [
         *_unmoved(),
         valgrind,

@@ -28,7 +28,7 @@ PROJECT = HERE.parent.parent
 PACKAGE = "kclient"
 AT_ONCE = 2
 SECONDS = 1800.0
-"""For a build or a run."""
+"""Time limit of a build or a run."""
 NEIGHBOUR = "crc"
 """A path without a plant."""
 PLANTED = """
@@ -56,7 +56,7 @@ class Plant:
         find: Text that is in there once.
         replace: What takes its place.
         build: On which build it shows.
-        compile: Whether the file is compiled anew.
+        compile: Whether the file is compiled again.
         quick: Whether it is planted without ``--all``.
         append: Goes to the end of the file.
     """
@@ -152,7 +152,7 @@ def compile_anew(sandbox: Sandbox, files: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a group.
+    """The result of a group.
 
     Attributes:
         wrong: What shouldn't be so, a line each.
@@ -203,7 +203,7 @@ def judge(group: Sequence[Plant], over: set[str]) -> list[str]:
 
 
 def tell(group: Sequence[Plant], tried: Tried) -> None:
-    """Print what came of a group."""
+    """Print the result of a group."""
     for plant in group:
         print(f"{'FAILED' if tried.wrong else 'noticed':8}  {plant.build:8}  {plant.about}")  # noqa: T201
     for line in [*tried.over, *(f"WRONG  {line}" for line in tried.wrong)]:

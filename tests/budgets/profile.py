@@ -80,7 +80,7 @@ def read(lines: Iterable[str]) -> Profile:
 
 
 def _numbered(text: str) -> tuple[str, str]:
-    """``(7) name`` or ``(7)``: names stand in full only where they turn up first."""
+    """``(7) name`` or ``(7)``: a name is written out only where it first occurs."""
     found = _NAME.match(text.strip())
     if found is None:
         raise BadProfile(f"{text!r} is no name of a function")

@@ -1,4 +1,4 @@
-"""Hot paths of the consumer, by its public doors: from a fetch response's bytes to the user."""
+"""Hot paths of the consumer, by its public methods: from a fetch response's bytes to the user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Copies of the project in a temporary folder, to be made slower.
 
 ``Workshop`` copies the project once; each ``Sandbox`` is made of links to that copy, so it costs
-little, and the files that are changed are written anew. The working tree is only read.
+little, and the files that are changed are written afresh. The working tree is only read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def sow() -> None:
 
 
 class StillLoop(asyncio.BaseEventLoop):
-    """An event loop without sockets; time passes only while everybody waits."""
+    """An event loop without sockets; time passes only while all tasks wait."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from tests.budgets.hot_path import FACTOR, HotPath
 from tests.budgets.still import sow, stop_clocks
 
 PAIRS = 9
-"""Of runs whose kept memory is looked at; it takes a few until all caches are full."""
+"""Pairs of runs whose retained memory is looked at; it takes a few until all caches are full."""
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -43,8 +43,8 @@ def run_marked(path: HotPath) -> int:
     warm_up(path)
     for count in (path.count, FACTOR * path.count):
         with path.prepare(count) as step:
-            # The collector starts from zero, and what was there before is none of its business;
-            # its thresholds are the default ones.
+            # The collector starts from zero and ignores older objects; its thresholds are the
+            # default ones.
             gc.collect()
             gc.freeze()
             os.getpgrp()

@@ -1,7 +1,7 @@
-"""Hot paths of the producer, by its public doors: from ``send`` to the acknowledgement and back.
+"""Hot paths of the producer, by its public methods: from ``send`` to the acknowledgement.
 
-Whole ones (``gather``, ``send_many``) and their stages: the way into a batch, the way out of all
-batches, and what awaiting a delivery takes when it is done.
+Whole ones (``gather``, ``send_many``) and their stages: appending to a batch, sending all batches,
+and awaiting a delivery that is done.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def whole(walk: Walk, **settings: Any) -> Callable[[int], AbstractContextManager
 
 
 async def sent(producer: Client, count: int) -> list[Delivery]:
-    """Records that are in batches, which lie still: the sender gets no turn."""
+    """Append records to batches that aren't sent: the sender doesn't run meanwhile."""
     send = producer.send
     return [send(TOPIC, VALUE) for _ in range(count)]
 
@@ -71,7 +71,7 @@ async def sent_keyed(producer: Client, count: int) -> list[Delivery]:
 
 @contextmanager
 def flushing(count: int) -> Iterator[Step]:
-    """The way out of full batches: encode, request, answer, settle."""
+    """Send full batches: encode, request, response, settle."""
     with producing() as (loop, producer):
         loop.run_until_complete(sent(producer, 1))
         kept = loop.run_until_complete(sent(producer, count))
@@ -100,7 +100,7 @@ async def gathered(producer: Client, count: int) -> object:
 
 
 async def nowait(producer: Client, count: int) -> None:
-    """Nobody keeps the deliveries."""
+    """Send without keeping the deliveries."""
     enqueue = producer.enqueue_nowait
     for _ in range(count):
         enqueue(TOPIC, VALUE)

@@ -2,7 +2,7 @@
 
 ``python -m tests.chaos`` starts the nodes with the fault proxy before them, and puts a load on
 them. Leaders are killed and stopped, connections cut under Produce requests. In the end every
-record is read back from the nodes and the run is judged by ``tests.history``. ``plan`` says what
-breaks, ``nemesis`` breaks it, ``load`` and ``readers`` are the clients, ``ledger`` and ``rows``
-what they were told, ``judge``, ``measures`` and ``report`` what came of it.
+record is read back from the nodes and the run is judged by ``tests.history``. ``plan`` lists the
+faults, ``nemesis`` injects them, ``load`` and ``readers`` are the clients, ``ledger`` and ``rows``
+record their outcomes, ``judge``, ``measures`` and ``report`` evaluate the run.
 """

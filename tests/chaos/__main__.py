@@ -1,4 +1,4 @@
-"""``python -m tests.chaos``: break three real nodes under a load, and say what became of it.
+"""``python -m tests.chaos``: break three real nodes under a load, and report the outcome.
 
     python -m tests.chaos                       # as in CI: 200,000 records, 3 kills, 100 cuts
     python -m tests.chaos --minutes 10          # faults at a steady rhythm for ten minutes
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def quiet(verbose: bool) -> Iterator[None]:
-    """Clients log errors only, unless more is wanted: that nodes go away is no news here."""
+    """Let clients log errors only, unless more is wanted: nodes that go away are expected here."""
     log = logging.getLogger("kclient")
     level = log.level
     if not verbose:

@@ -1,7 +1,7 @@
-"""Judges a run: what clients were told against the logs, by ``tests.history``, part by part.
+"""Judge a run: the outcomes that clients saw against the logs, by ``tests.history``.
 
 Writes are judged producer by producer and reads partition by partition, so that only a part of
-millions of records is in objects at a time. ``run`` calls ``judge``. It must not ask a cluster.
+millions of records is in objects at a time. ``run`` calls ``judge``, which asks no cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Verdict:
     Attributes:
         report: Of the history checker.
         unsaid: Failures that don't say whether the record may have been written.
-        unread: Partitions whose log, as it was read, hasn't as many records as its ends say.
+        unread: Partitions of whose log fewer or more records were read than its offsets span.
     """
 
     report: Report = field(default_factory=Report)
@@ -32,7 +32,7 @@ class Verdict:
     unread: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """Whether nothing is."""
+        """Whether nothing is wrong."""
         return bool(self.report) and not self.unsaid and not self.unread
 
 
@@ -46,11 +46,11 @@ def judge(
     ends: Mapping[int, int],
     trails: Mapping[str, Mapping[int, Trail]],
 ) -> Verdict:
-    """Say what is wrong with a run.
+    """Return what is wrong with a run.
 
     Args:
         logs: Partition -> what was read back.
-        starts: Partition -> the first offset of its log, as its leader says.
+        starts: Partition -> the first offset of its log, from its leader.
         ends: Partition -> the end of its log.
         trails: Consumer -> partition -> what it was given; all had been read to the end.
     """

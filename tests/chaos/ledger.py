@@ -1,6 +1,6 @@
-"""What became of each record: when it was offered, when its fate was told, and what that was.
+"""The fate of each record: when it was offered, when its outcome was reported, and which one.
 
-``load`` writes it down, ``judge`` and ``measures`` read it. Columns of numbers instead of objects:
+``load`` records it, ``judge`` and ``measures`` read it. Columns of numbers instead of objects:
 millions of records fit, and the collector has nothing to walk. Nothing is judged here.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 class Fate(enum.IntEnum):
-    """What a sender was told of a record."""
+    """The outcome of a record that its sender saw."""
 
     PENDING = 0
     OK = 1
@@ -29,13 +29,13 @@ class Account:
 
     Attributes:
         offered: When each was handed to the client; ascending.
-        resolved: When its fate was told; 0 before.
-        fate: What it was.
+        resolved: When its outcome was reported; 0 before.
+        fate: That outcome.
         partition: Where it was acknowledged; -1 elsewhere.
         offset: At which offset; -1 where unknown.
         refused: Those that the client never took.
         why: Of failures, the error's name.
-        again: Those whose fate was told more than once, and how often again.
+        again: Those whose outcome was reported more than once, and how often again.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Account:
             self.acked += 1
 
     def fail(self, number: int, now: float, why: str, maybe_written: object) -> None:
-        """It failed, with what the error says of it."""
+        """It failed; ``maybe_written`` is the error's attribute."""
         fate = Fate.MAYBE_WRITTEN if maybe_written else Fate.NOT_WRITTEN
         if self._resolve(number, now, fate if isinstance(maybe_written, bool) else Fate.UNSAID):
             self.why[number] = why
@@ -106,7 +106,7 @@ class Ledger:
         return sum(account.acked for account in self.accounts)
 
     def failures(self) -> Counter[str]:
-        """How many failed, by error and by what it said."""
+        """How many failed, by error and by its ``maybe_written``."""
         counts: Counter[str] = Counter()
         for account in self.accounts:
             for number, why in account.why.items():

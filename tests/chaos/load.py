@@ -1,7 +1,7 @@
 """The producers of a run: idempotent, each with settings of its own, at a rate that can be changed.
 
 ``run`` makes one ``Load``. Each producer has one task, which offers its records one after the other
-and never waits for an acknowledgement; what it is told goes into the ledger. Nothing is judged.
+and never waits for an acknowledgement; outcomes go into the ledger. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CAST: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("nervous", {"compression": "zstd", "request_timeout": 1.5}),
     ("narrow", {"compression": "none", "linger": 0.05, "buffer_memory": 256 * 1024}),
 )
-"""Names and settings. The hasty one gives records up while a leader is away, so that there are
-failures whose word can be held against the logs; the nervous one gives requests up, and the narrow
-one has to wait for room."""
+"""Names and settings. Records of the hasty one expire while a leader is away, so that there are
+failures whose ``maybe_written`` can be compared with the logs; requests of the nervous one time
+out, and the narrow one has to wait for buffer memory."""
 TICK = (0.004, 0.03)
 """Seconds between two handfuls of records, at least and at most."""
 MOST_DUE = 0.5
@@ -104,7 +104,7 @@ class Load:
         self.finish()
         await asyncio.gather(*self._tasks)
         await asyncio.gather(*(self._close(worker) for worker in self._workers))
-        await asyncio.sleep(0)  # the last outcomes are told a turn later
+        await asyncio.sleep(0)  # the last outcomes are reported in the next loop iteration
 
     async def abandon(self) -> None:
         """End at once, whatever becomes of the records: the run has failed."""
@@ -170,7 +170,7 @@ class _Worker:
         self.account = account
         self.rng = rng
         self.waits = number % 2 == 0
-        """Whether it has back-pressure, by ``enqueue``, or parks, by ``send``."""
+        """Whether it has back-pressure, by ``enqueue``; else records of ``send`` wait."""
 
 
 def _told(account: Account, number: int, delivery: Delivery) -> None:

@@ -1,6 +1,6 @@
 """How the load met the faults: what was acknowledged right behind each, and how soon.
 
-``report`` shows it and holds it against what is demanded. Works on the ledger's columns, after the
+``report`` shows it and compares it with the requirements. Works on the ledger's columns, after the
 run; knows nothing of clusters.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tests.chaos.ledger import Account, Fate, Ledger
 
 WINDOW = 5.0
-"""Seconds behind a fault that count as its own."""
+"""Seconds behind a fault that its window has."""
 _LONGEST = 60.0
 """Seconds behind a fault in which the first acknowledgement is looked for."""
 
@@ -27,11 +27,11 @@ class Fault:
     Attributes:
         kind: "kill", "stop" or "cut".
         at: When, as the ledger's times.
-        partitions: Those that it concerned: whose leader was away, or behind the connection.
-        producer: The one whose connection it was; empty: it concerned all.
+        partitions: Those affected: the leader was away, or at the connection's other end.
+        producer: The owner of the connection; empty: all were affected.
         how: More about it, for people.
         counts: Whether it is one of those that were asked for: of cuts, those with a Produce
-            request under way.
+            request in flight.
     """
 
     kind: str

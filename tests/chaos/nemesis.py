@@ -1,8 +1,8 @@
-"""Breaks what the plan says: nodes by ``tests.support.nodes``, connections by ``tests.faults``.
+"""Injects the plan's faults: nodes by ``tests.support.nodes``, connections by ``tests.faults``.
 
-``run`` starts it beside the load. One node is away at a time, and the next goes only once all
+``run`` starts it beside the load. One node is away at a time, and the next is hit only once all
 replicas are in sync; connections are cut all the while. A cut counts only where a Produce request
-is under way on that connection, as the proxy sees it. What was done is in ``faults``.
+is in flight on that connection, as the proxy sees it. ``faults`` lists what was done.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _PRODUCE = "Produce"
 _LOOK = 0.002
 """Seconds between two looks for a connection that can be cut."""
 CALM = 1.0
-"""Seconds before a leader goes in which no connection is cut: of a cut's five seconds all but those
-would else tell nothing of the cut, since the whole cluster waits for the leader to be missed."""
+"""Seconds before a leader is hit in which no connection is cut. Else most of the cut's five seconds
+would measure the leader's failure, for which the whole cluster waits until it is detected."""
 PATIENCE = 2.0
-"""Seconds in which a knife finds its connection, or another cut is tried."""
+"""Seconds to find a connection for a cut, after which another cut is tried."""
 
 
 class Cluster(Protocol):
@@ -76,7 +76,7 @@ class Nemesis:
         return sum(fault.kind == kind and fault.counts for fault in self.faults)
 
     async def learn(self) -> None:
-        """Find out who leads, before the first fault."""
+        """Find the leaders, before the first fault."""
         self._leaders = await asyncio.to_thread(self._nodes.leaders, self._topic)
 
     async def break_nodes(self) -> None:
@@ -112,7 +112,7 @@ class Nemesis:
         kind = "kill" if kill else "stop"
         self.faults.append(Fault(kind, at, node, led, how=fault.blow.value))
         self._tell(f"{fault.blow.value}: node {node}, which led {len(led)} partitions")
-        await asyncio.sleep(fault.away)  # not cut short: a stop is to be as long as the plan says
+        await asyncio.sleep(fault.away)  # not cut short: a stop lasts as long as planned
         await asyncio.to_thread(self._nodes.restart if kill else self._nodes.resume, node)
         self._tell(f"node {node} is back after {time.monotonic() - at:.1f} s")
 
@@ -155,7 +155,7 @@ class Nemesis:
         )
 
     async def _busy(self, dice: float) -> Session | None:
-        """A connection with a Produce request under way; None if there is none for long."""
+        """A connection with a Produce request in flight; None if there is none for long."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             busy = [one for one in self._proxy.sessions() if self._may_be_cut(one)]
@@ -165,7 +165,7 @@ class Nemesis:
         return None
 
     def _may_be_cut(self, session: Session) -> bool:
-        """Whether a client is there and waits for the answer to a Produce request; in no calm."""
+        """Whether a client is connected and waits for a Produce response, outside of a calm."""
         if self._calm:
             return False
         return session.in_flight(_PRODUCE) > 0 and session in self._proxy.sessions()

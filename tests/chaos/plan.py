@@ -1,8 +1,8 @@
-"""What is to break, in which order and how far apart: it follows from the wishes and their seed.
+"""The faults to inject, their order and distances: they follow from ``Wishes`` and its seed.
 
 The command line makes ``Wishes``, ``run`` a ``Plan`` of them. ``nemesis`` draws faults from it and
-says where they hit, since who leads a partition then is not in any plan. Values only: no clock, no
-cluster.
+chooses where they hit, since no plan can know a partition's leader at that time. Values only: no
+clock, no cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Wishes:
         records: Acknowledged ones.
         kills: Leaders that are killed.
         stops: Leaders that are stopped for 5 to 15 s.
-        cuts: Connections that are cut while a Produce request is under way on them.
+        cuts: Connections that are cut while a Produce request is in flight on them.
         producers: How many.
         compression: The codec of all producers, or "mix".
     """
@@ -53,7 +53,7 @@ class Wishes:
     compression: str = "mix"
 
     def complete(self) -> Wishes:
-        """Without a time, what isn't said is as in CI."""
+        """Without ``minutes``, use CI's numbers for what isn't given."""
         if self.minutes is not None:
             return self
         return replace(
@@ -73,7 +73,7 @@ class Blow(enum.Enum):
 
 
 class Knife(enum.Enum):
-    """How a connection is cut that has a Produce request under way."""
+    """How a connection is cut that has a Produce request in flight."""
 
     CLOSE = "closed"
     RESET = "reset"
@@ -83,10 +83,10 @@ class Knife(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
-    """One leader goes.
+    """A leader is killed or stopped.
 
     Attributes:
-        partition: Whose leader it is.
+        partition: Its leader is hit.
         rest: Seconds before it, all replicas being in sync.
         away: Seconds until it is started again, or goes on.
     """
@@ -99,7 +99,7 @@ class NodeFault:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One connection goes.
+    """A connection is cut.
 
     Attributes:
         rest: Seconds since the one before.

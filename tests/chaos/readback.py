@@ -28,13 +28,13 @@ _CONSUMER_ID = -1
 
 
 class ReadbackFailed(RuntimeError):
-    """The logs can't be read in the end; the message says where it stopped."""
+    """The logs can't be read in the end; the message has the last positions."""
 
 
 def offsets_of(
     addresses: Mapping[int, tuple[str, int]], topic: str, leaders: Mapping[int, int], which: int
 ) -> dict[int, int]:
-    """Partition -> its first offset or its end, as its leader says; blocks."""
+    """Partition -> its first offset or its end, from its leader; blocks."""
     found: dict[int, int] = {}
     for partition, node in leaders.items():
         asked = ListOffsetsPartition(partition, -1, which)

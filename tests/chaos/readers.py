@@ -92,7 +92,7 @@ class Reader:
 
     Args:
         name: In the report.
-        restless: It seeks, pauses and gives up waiting now and then.
+        restless: It seeks, pauses and cancels polls now and then.
 
     Attributes:
         trails: By partition.
@@ -189,7 +189,7 @@ class Reader:
             self.trails[record.partition].take(record)
 
     def _move(self) -> None:
-        """Pause or go on, go back a little, or say where it stands."""
+        """Pause or resume, seek back a little, or note the positions."""
         partition = self._rng.choice(sorted(self._consumer.assignment))
         position = self._consumer.positions()[partition]
         trail = self._trail(partition)

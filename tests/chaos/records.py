@@ -1,7 +1,7 @@
-"""What is sent: every record follows from the seed, its producer's number and its own number.
+"""The records: each one follows from the seed, its producer's number and its own number.
 
-So nobody has to keep millions of them: ``load`` makes a record when it is sent, and whoever was
-given one makes it again and compares all of it. No state beyond the seed; nothing is sent here.
+So millions of them need not be kept: ``load`` makes a record when it is sent, and ``rows`` makes
+it again to compare all of it. No state beyond the seed; nothing is sent here.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ class Recipe:
 
 
 def name_of(value: bytes | None) -> tuple[int, int] | None:
-    """Whose record it says it is, as (producer, number); None where it says nothing like that."""
+    """The (producer, number) that a value names; None where it names none."""
     found = _NAME.match(value or b"")
     return None if found is None else (int(found[1]), int(found[2]))

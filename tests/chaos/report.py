@@ -1,7 +1,7 @@
-"""What a run came to, for people and as JSON, and whether it is what was asked for.
+"""The result of a run, for people and as JSON, and whether it is what was asked for.
 
-``run`` makes a ``Result``, ``__main__`` prints it. A run passes if nothing is wrong with what
-clients were told, and if it was the run that was asked for: all faults, met by the load.
+``run`` makes a ``Result``, ``__main__`` prints it. A run passes if nothing is wrong with the
+outcomes that clients saw, and if it was the run asked for: all faults, with the load meeting them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Result:
         cut_short: Why it ended before all was reached; empty where it didn't.
         reader_errors: What consumers' polls raised.
         found: Records in the logs.
-        cuts_made: How many connections the proxy says that it cut.
+        cuts_made: How many connections the proxy cut, by its own count.
         peak_mib: Most memory that this process took.
     """
 
@@ -79,7 +79,7 @@ def figures(result: Result) -> Figures:
 
 
 def shortfalls(result: Result, known: Figures) -> list[str]:
-    """In what it isn't the run that was asked for; empty if in nothing."""
+    """Return where the run falls short of what was asked for; empty if nowhere."""
     wishes = result.wishes.complete()
     found = [result.cut_short] if result.cut_short else []
     if result.ledger.acked < (wishes.records or 1):
@@ -201,7 +201,7 @@ def passed(result: Result, known: Figures) -> bool:
 
 
 def _wrong(verdict: Verdict) -> list[str]:
-    """What isn't the checker's."""
+    """What is wrong beside the history checker's violations."""
     found = list(verdict.unread)
     if verdict.unsaid:
         found.append(

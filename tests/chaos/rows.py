@@ -1,4 +1,4 @@
-"""Records as somebody got them, kept as numbers: the logs in the end, and what consumers are given.
+"""Records as they were received, kept as numbers: the final logs, and what consumers were given.
 
 A record that is what ``records`` makes is kept by its name only; any other is kept whole, since
 something is wrong with it. ``readback`` and ``readers`` fill them, ``judge`` takes them apart.
@@ -61,7 +61,7 @@ class Rows:
         return Written(self._offsets[at], made.key, made.value, made.headers)
 
     def of(self, producer: int) -> Iterator[Written]:
-        """Those of one producer, and odd ones that say that they are."""
+        """Those of one producer, and odd ones that name it as theirs."""
         for at, whose in enumerate(self._producers):
             if whose == producer:
                 yield self[at]

@@ -1,4 +1,4 @@
-"""One run from a topic to a result: puts load, readers and nemesis together, and ends them.
+"""One run from a topic to a result: starts load, readers and nemesis, and ends them.
 
 ``__main__`` calls ``run`` with nodes that are up. It decides when enough has happened, and at which
 rate the load goes on; what is broken and what is right is decided elsewhere.
@@ -50,7 +50,7 @@ async def run(wishes: Wishes, nodes: Nodes, tell: Callable[[str], object]) -> Re
     """Do one run.
 
     Args:
-        nodes: Nobody else's, and well.
+        nodes: All are up, and used by nothing else.
         tell: Is given a line now and then.
     """
     one = _Run(wishes, nodes, tell)
@@ -100,7 +100,7 @@ class _Run:
     async def _judge(
         self, nemesis: Nemesis, proxy: FaultProxy, readers: Sequence[Reader], begun: float
     ) -> Result:
-        """Read all of it back, past the proxy, and say what is wrong."""
+        """Read all of it back, past the proxy, and judge it."""
         self._tell("reading all of it back")
         ends = await self._offsets(LATEST)
         logs = await read_all(self._nodes.bootstrap, TOPIC, ends, self._recipe)
@@ -111,7 +111,7 @@ class _Run:
             self._recipe,
             logs,
             starts=await self._offsets(EARLIEST),
-            ends=await self._offsets(LATEST),  # anew: nothing may have come behind what was read
+            ends=await self._offsets(LATEST),  # asked again: nothing may come behind what was read
             trails={reader.name: reader.trails for reader in readers},
         )
         self._took("judge", begun)
@@ -156,7 +156,7 @@ class _Run:
     async def _until_flowing(self) -> None:
         """Wait until as much is acknowledged as is offered, or the first fault is too late.
 
-        Nodes that just started are slow at first, which must not pass for the work of a fault.
+        Nodes that just started are slow at first, which must not be attributed to a fault.
         """
         ledger, deadline = self._ledger, time.monotonic() + FLOWING_WITHIN
         while time.monotonic() < deadline:

@@ -1,12 +1,12 @@
-"""A container with one broker, at a port of this machine that was chosen before it started.
+"""A container with one broker, at a port of this machine that is chosen before it starts.
 
-The behaviours' fixture uses it (`pytest --docker`), and a command that wants a broker:
+The behaviours' fixture uses it (`pytest --docker`), and so can a command that needs a broker:
 
     python -m tests.docker.container run [--image NAME] -- COMMAND --bootstrap {bootstrap}
 
 The image is apache/kafka:4.3.0 unless another is named. One of that repository which is neither
-here nor to be had from a registry is replaced by what tests/docker/image.py builds; whoever asked
-is told. The container is removed at the end; one whose owner was killed goes when the next starts.
+present nor in a registry is replaced by what tests/docker/image.py builds, with a notice. The
+container is removed at the end; one whose owner was killed is removed when the next starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ START_TIMEOUT = 90.0
 PORTS = range(24000, 25000)
 
 _PORT_ATTEMPTS = 3
-"""Starts before giving up: another program may take a port between the choice and the bind."""
+"""Start attempts: another program may take a port between the choice and the bind."""
 _REMOVALS, _REMOVAL_PAUSE = 3, 1.0
 """Attempts, and seconds between them: an engine may find a file system busy for a moment."""
 _PLAIN, _TLS, _CONTROL, _INTERNAL = 9092, 9093, 9094, 9095
@@ -87,7 +87,7 @@ class FoundImage:
 
 @dataclass(frozen=True, slots=True)
 class RunningContainer:
-    """A container whose broker answers."""
+    """A container whose broker responds."""
 
     image: FoundImage
     bootstrap: str
@@ -142,10 +142,10 @@ def find_image(
 
 @contextlib.contextmanager
 def running(wanted: str = DEFAULT_IMAGE) -> Iterator[RunningContainer]:
-    """A broker in a container, from when it answers until the end of the block.
+    """A broker in a container, from when it responds until the end of the block.
 
     Raises:
-        EngineMissing: No Docker engine answers.
+        EngineMissing: No Docker engine responds.
         RuntimeError: There is no image, or the broker did not come up; with its log.
     """
     with engine.connected() as client:
@@ -174,7 +174,7 @@ def remove_orphans(client: docker.DockerClient) -> None:
 
 
 def _remove(container: DockerContainer) -> None:
-    """End a container. What the engine holds on to nevertheless goes when the next one starts."""
+    """End a container. One that the engine can't remove yet is removed when the next starts."""
     from docker.errors import APIError, NotFound
 
     for attempt in range(_REMOVALS):
@@ -208,7 +208,7 @@ def _fill(secrets: Path) -> None:
 
 
 def _start(name: str, secrets: str) -> tuple[DockerContainer, list[int]]:
-    """Start a container at ports that are free; a port that was taken meanwhile is chosen anew."""
+    """Start a container at free ports; choose again if a port was taken meanwhile."""
     from docker.errors import APIError
 
     for attempt in range(_PORT_ATTEMPTS):
@@ -230,7 +230,7 @@ def _container(name: str, secrets: str, plain: int, encrypted: int) -> DockerCon
     from testcontainers.core.container import DockerContainer
 
     if "TESTCONTAINERS_RYUK_DISABLED" not in os.environ:
-        testcontainers_config.ryuk_disabled = True  # a second image, which may not be to be had
+        testcontainers_config.ryuk_disabled = True  # a second image, which may be unavailable
     if testcontainers_config.tc_host_override is None:
         testcontainers_config.tc_host_override = "127.0.0.1"
     advertised = (
@@ -250,7 +250,7 @@ def _container(name: str, secrets: str, plain: int, encrypted: int) -> DockerCon
         mem_limit=_MEMORY,
         memswap_limit=_MEMORY,
     )
-    # With an address, which `with_bind_ports` doesn't take: they are nobody else's business.
+    # Bound to one address, which `with_bind_ports` can't do, so that only this machine sees them.
     published: Any = {
         f"{_PLAIN}/tcp": ("127.0.0.1", plain),
         f"{_TLS}/tcp": ("127.0.0.1", encrypted),

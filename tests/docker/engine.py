@@ -1,11 +1,11 @@
-"""The Docker engine that the tests talk to: the one that runs, or a `dockerd` of our own.
+"""The Docker engine of the tests: the one that runs, or a `dockerd` that they start.
 
     python -m tests.docker.engine start      needs root and Debian's docker.io, unless one runs
     python -m tests.docker.engine status
     python -m tests.docker.engine stop       ends only what `start` started
 
-Where to look is decided as Docker's own tools decide it: DOCKER_HOST, the context, else the usual
-socket. Ours serves that usual socket too, so that every tool finds it; its images and log are in
+The engine is found as Docker's own tools find it: DOCKER_HOST, the context, else the usual socket.
+A started one serves that usual socket too, so that every tool finds it; its images and log are in
 the cache directory. It must not touch an engine that it didn't start.
 """
 
@@ -34,12 +34,12 @@ START_TIMEOUT = 60.0
 STOP_GRACE = 60.0
 """Seconds in which `dockerd` may end its containers before it is killed."""
 ANSWER_TIMEOUT = 300
-"""Seconds without a word from the engine, which sends nothing while it writes a large image."""
+"""Seconds without data from the engine, which sends nothing while it writes a large image."""
 _POLL = 0.1
 
 
 class EngineMissing(RuntimeError):
-    """No Docker engine answers, or none can be started; the message says what to do."""
+    """No Docker engine responds, or none can be started; the message names the remedy."""
 
 
 def address() -> str:
@@ -54,7 +54,7 @@ def connected() -> Iterator[docker.DockerClient]:
     """A client of the engine that runs.
 
     Raises:
-        EngineMissing: None answers.
+        EngineMissing: None responds.
     """
     import docker
 
@@ -75,14 +75,14 @@ def connected() -> Iterator[docker.DockerClient]:
 
 
 def _knock(where: str) -> None:
-    """Raise OSError where nobody listens: Docker's client would leave its socket open over that."""
+    """Raise OSError where no engine listens: Docker's client would then leave its socket open."""
     if where.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(where.removeprefix("unix://"))
 
 
 def version() -> str | None:
-    """The version of the engine that answers, or None."""
+    """The version of the engine that responds, or None."""
     try:
         with connected() as client:
             return str(client.version()["Version"])
@@ -91,7 +91,7 @@ def version() -> str | None:
 
 
 def start() -> bool:
-    """Make sure that an engine answers; return whether it had to be started.
+    """Make sure that an engine responds; return whether it had to be started.
 
     Raises:
         EngineMissing: There is none, and none can be started here.

@@ -56,9 +56,9 @@ def ensure(version: str) -> str:
     """Return the name of the image, building it unless it is there as it would be built now.
 
     Raises:
-        EngineMissing: No Docker engine answers.
+        EngineMissing: No Docker engine responds.
         ToolMissing: jlink, busybox, ldd, Maven or Java are not installed.
-        RuntimeError: Something of the build failed; what it said is in the message.
+        RuntimeError: A step of the build failed; its output is in the message.
     """
     import docker
 

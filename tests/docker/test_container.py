@@ -1,4 +1,4 @@
-"""A container comes up at the port that it advertises, says why when it doesn't, and goes away."""
+"""A container comes up at the port that it advertises, or reports why not, and is removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_this_process() -> list[Any]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_container_answers_at_the_ports_that_it_advertises() -> None:
+async def test_a_container_responds_at_the_ports_that_it_advertises() -> None:
     with container.running(f"{image.REPOSITORY}:4.3.0") as broker:
         assert broker.version == (4, 3, 0)
         plain = raw_admin.split_address(broker.bootstrap)
@@ -92,7 +92,7 @@ class PortTaken:
         pass
 
 
-def test_a_port_that_was_taken_meanwhile_is_chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_was_taken_meanwhile_is_chosen_again(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[tuple[int, ...]] = []
 
     def create(name: str, secrets: str, *ports: int) -> Any:
@@ -143,7 +143,7 @@ def test_a_container_that_is_busy_is_removed_a_moment_later(
     assert not capsys.readouterr().err
 
 
-def test_a_container_that_stays_busy_is_told_and_ends_nothing_else(
+def test_a_container_that_stays_busy_is_reported_and_ends_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(container, "_REMOVAL_PAUSE", 0.0)

@@ -1,4 +1,4 @@
-"""Where no Docker engine is, whoever needs one is told what to do; and nobody else's is touched."""
+"""Without a Docker engine errors name the remedy; an engine of another owner isn't touched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def no_usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KCLIENT_TEST_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_container_without_an_engine_says_what_to_do(nowhere: str) -> None:
+def test_a_container_without_an_engine_names_the_remedy(nowhere: str) -> None:
     with pytest.raises(engine.EngineMissing) as raised, container.running():
         pass
     assert nowhere in str(raised.value)
@@ -50,7 +50,7 @@ def test_a_command_without_an_engine_fails_and_names_its_address(
     assert nowhere in capsys.readouterr().err
 
 
-def test_the_behaviours_without_an_engine_fail_and_say_what_to_do(nowhere: str) -> None:
+def test_the_behaviours_without_an_engine_fail_and_name_the_remedy(nowhere: str) -> None:
     done = pytest_says("--docker", "tests/behaviours/test_producer_records.py")
     assert done.returncode == 1
     assert f"No Docker engine answers at {nowhere}" in done.stdout
@@ -80,7 +80,7 @@ def test_docker_and_another_broker_is_refused(
         pytest.param({}, id="by option"),
     ],
 )
-def test_the_header_says_that_it_is_docker_and_of_which_image(variable: dict[str, str]) -> None:
+def test_the_header_names_docker_and_the_image(variable: dict[str, str]) -> None:
     options = [] if variable else ["--docker"]
     done = pytest_says(
         *options,
@@ -123,10 +123,10 @@ def test_an_engine_that_ends_while_starting_is_an_error_with_its_log(
     assert engine.ours() is None
 
 
-def test_an_engine_of_somebody_else_is_used_and_not_stopped(
+def test_an_engine_of_another_owner_is_used_and_not_stopped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """To another cache directory the engine of this run is somebody else's."""
+    """For another cache directory the engine of this run has another owner."""
     monkeypatch.setenv("KCLIENT_TEST_CACHE", str(tmp_path))
     assert engine.start() is False
     assert engine.stop() is False

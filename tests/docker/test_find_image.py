@@ -75,7 +75,7 @@ def test_an_image_that_nothing_stands_in_for_is_an_error(wanted: str) -> None:
         find(Engine(set(), set()), wanted)
 
 
-def test_a_stand_in_that_can_not_be_built_is_an_error_that_says_both() -> None:
+def test_a_stand_in_that_can_not_be_built_is_an_error_that_names_both() -> None:
     def build(version: str) -> str:
         raise RuntimeError(f"no jars of {version}")
 
@@ -95,7 +95,7 @@ def test_a_stand_in_that_can_not_be_built_is_an_error_that_says_both() -> None:
         ("somewhere.test:5000/kafka", None),
     ],
 )
-def test_a_tag_tells_the_release_if_it_is_one(
+def test_a_tag_names_the_release_if_it_is_one(
     name: str, version: tuple[int, int, int] | None
 ) -> None:
     assert version_of(name) == version

@@ -1,4 +1,4 @@
-"""The image is built once, or anew when what goes into it has changed; and has all it needs."""
+"""The image is built once, and again when its inputs have changed; and has all it needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StaleImage:
         self.removed.append(name)
 
 
-def test_an_image_of_another_recipe_is_built_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_of_another_recipe_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     stale, built = StaleImage(), []
     monkeypatch.setattr(engine, "connected", lambda: contextlib.nullcontext(stale))
     monkeypatch.setattr(image, "lay_out", lambda context, jars: None)
@@ -47,7 +47,7 @@ def test_an_image_of_another_recipe_is_built_anew(monkeypatch: pytest.MonkeyPatc
     assert stale.removed == ["stale"]
 
 
-def test_a_build_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_build_that_fails_reports_why(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY nothing/ /\n")
     with (
         engine.connected() as client,

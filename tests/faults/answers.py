@@ -1,7 +1,7 @@
-"""Addresses in answers: brokers say where the others are, and clients must hear of the proxy.
+"""Addresses in responses: replace those of brokers by those of the proxy.
 
-``session.py`` asks ``with_own_addresses`` for each answer of a broker. What can't hold an address
-isn't decoded: a look at the API, the version and the last bytes says so.
+``session.py`` calls ``with_own_addresses`` for each response. One that can't hold an address, by
+its API, version and last bytes, isn't decoded.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _BROKERS = 1
 
 Address: TypeAlias = tuple[str, int]
 Moved: TypeAlias = Callable[[int, Address], Address]
-"""Gets node id and address of a broker, gives where clients shall find it."""
+"""Takes node id and address of a broker, returns the address that clients shall use."""
 
 
 def with_own_addresses(
     asked: Asked, frame: bytes, moved: Moved, topic_names: dict[bytes, str]
 ) -> bytes:
-    """The answer as clients shall get it; the same bytes where there is nothing to change.
+    """The response as clients shall get it; the same bytes where there is nothing to change.
 
-    What Metadata tells of topic ids is noted in ``topic_names``.
+    Topic ids and names of Metadata responses are noted in ``topic_names``.
     """
     if not _names_nodes(asked, frame):
         return frame
@@ -57,7 +57,7 @@ def _names_nodes(asked: Asked, frame: bytes) -> bool:
 
 
 def _nodes(asked: Asked, answer: Any) -> list[Any]:
-    """The parts of an answer that have host and port."""
+    """The parts of a response that have host and port."""
     if asked.api in (PRODUCE, FETCH):
         return list(answer.node_endpoints)
     if asked.api == METADATA:

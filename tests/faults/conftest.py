@@ -30,7 +30,7 @@ async def proxy(broker: Broker) -> AsyncIterator[FaultProxy]:
 
 @pytest_asyncio.fixture
 async def clients(proxy: FaultProxy) -> AsyncIterator[AsyncExitStack]:
-    """The clients of a test, closed at its end in reverse order, when all is well again."""
+    """The clients of a test, closed at its end in reverse order, when all rules are removed."""
     async with AsyncExitStack() as stack:
         try:
             yield stack

@@ -1,9 +1,9 @@
-"""Records that say themselves what they are and where they belong, and the book of their fates.
+"""Records labelled with their identity and destination, and the book of their fates.
 
-A value holds its number, topic, partition, producer and a checksum, so that a record which lies in
-a wrong place, or whose bytes were touched, is known by itself, without trust in any client. The
-book keeps a few bytes per record: there may be millions. ``tests.history`` judges more, such as
-order, and wants more memory for it. Nothing here knows the proxy.
+A value holds its number, topic, partition, producer and a checksum, so that a misplaced or damaged
+record is detected from its value, without trust in any client. The book keeps a few bytes per
+record: there may be millions. ``tests.history`` judges more, such as order, and needs more memory
+for it. Nothing here knows the proxy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILLERS = [bytes([number]) * (number % 48) for number in range(256)]
 
 
 class Fate(enum.IntEnum):
-    """What the sender of a record was told."""
+    """The outcome of a record that its sender saw."""
 
     PENDING = 0
     DELIVERED = 1
@@ -40,8 +40,8 @@ class Book:
         records: How many there will be at most.
 
     Attributes:
-        problems: What must never be: how often, by kind.
-        examples: The first few of each kind in words.
+        problems: Violations: how often each kind occurred.
+        examples: Descriptions of the first few of each kind.
     """
 
     def __init__(self, topics: list[str], records: int) -> None:
@@ -63,7 +63,7 @@ class Book:
         return number, body + _CHECKSUM.pack(zlib.crc32(body))
 
     def tell(self, number: int, delivery: Any) -> None:
-        """A delivery is done: take down what it says."""
+        """A delivery is done: note its outcome."""
         if self._fates[number]:
             self._problem("told twice", f"record {number}")
         error = delivery.exception()
@@ -99,7 +99,7 @@ class Book:
             self._problem("at another offset", f"{what} at {where}, not {self._offsets[number]}")
 
     def close(self) -> Counter[Fate]:
-        """All was read: find who is missing; gives how many records had which fate."""
+        """All was read: find missing records; return how many records had which fate."""
         fates = Counter({fate: self._fates[: self._made].count(fate) for fate in Fate})
         if fates[Fate.PENDING]:
             self._problem("nobody was told", "some records", fates[Fate.PENDING])

@@ -1,8 +1,8 @@
-"""One frame on its way through the proxy, and what the rules want done with it.
+"""One frame on its way through the proxy, and what the rules do to it.
 
 ``session.py`` makes a ``Passage`` of each frame where there are rules at all, the rules of
-``rules.py`` read it and set what is to happen, ``pipe.py`` does it. Messages are decoded when
-somebody asks for them, never before.
+``rules.py`` read it and set what is to happen, ``pipe.py`` does it. Messages are decoded on first
+access, never before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNSUPPORTED_VERSION = 35
 
 
 class _Parts(NamedTuple):
-    """How a message calls its topics, their names, their partitions and the numbers of those."""
+    """A message's attributes for its topics, their names, their partitions and the numbers."""
 
     topics: str
     name: str
@@ -60,10 +60,10 @@ class Asked:
     Attributes:
         api: Kafka's number of it.
         version: Its version.
-        correlation_id: What the answer is known by.
+        correlation_id: The response has the same.
         frame: All of it, its size included.
-        open: It was passed on, and its answer has not passed back.
-        own: The answer of a rule to a request that is not passed on, as a frame.
+        open: It was passed on, and its response has not passed back.
+        own: A rule's response to a request that is not passed on, as a frame.
     """
 
     __slots__ = ("_message", "api", "correlation_id", "frame", "open", "own", "version")
@@ -77,7 +77,7 @@ class Asked:
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The client id in the request's header."""
         return decode_request_header(self.frame[4:]).client_id
 
     @property
@@ -91,13 +91,13 @@ class Asked:
 
     @property
     def answered(self) -> bool:
-        """Whether the broker answers at all: not a Produce with acks=0."""
+        """Whether the broker responds at all: not to a Produce with acks=0."""
         if self.api != PRODUCE:
             return True
         (size,) = _SHORT.unpack_from(self.frame, 12)
         pos = 14 + max(size, 0)
         if self.version >= 9:
-            pos += 1  # no tagged fields: nobody sends any in a header
+            pos += 1  # the count of tagged fields; no client sends any in a header
             length, pos = read_uvarint(self.frame, pos, len(self.frame))
             pos += max(length - 1, 0)
         elif self.version >= 3:
@@ -111,16 +111,16 @@ class Asked:
         return encode_request(message, self.version, self.correlation_id, self.client_id)
 
     def decode_answer(self, frame: bytes) -> Any:
-        """The answer in a frame, decoded."""
+        """The response in a frame, decoded."""
         body = frame[4:]
         _, start = decode_response_header(body, self.api, self.version)
         version = self.version
         if self.api == API_VERSIONS_KEY and body[4:6] == _SHORT.pack(_UNSUPPORTED_VERSION):
-            version = 0  # KIP-511: whom the version is too new answers in the oldest
+            version = 0  # KIP-511: a broker that lacks the version responds in version 0
         return api_versions.request_class(self.api).RESPONSE.decode(body, version, start)
 
     def encode_answer(self, message: Response | bytes) -> bytes:
-        """A frame that answers this request; bytes are what follows the size field."""
+        """A response frame for this request; bytes are what follows the size field."""
         if isinstance(message, bytes):
             return struct.pack(">i", len(message)) + message
         return encode_response(message, self.version, self.correlation_id)
@@ -132,9 +132,9 @@ class Passage:
     Attributes:
         session: The connection that it passes on.
         on: Which way it goes.
-        asked: The request that it is or answers; None in opaque mode.
+        asked: The request that it is or responds to; None in opaque mode.
         data: Its bytes, the size field included; empty: it doesn't pass at all.
-        waits: What has to be waited for before it passes.
+        waits: Conditions to wait for before it passes.
         copies: How often it passes.
         limit: How many bytes of it pass at most; None means all.
         ending: What follows behind that; None means nothing.
@@ -173,13 +173,13 @@ class Passage:
 
     @property
     def request(self) -> Any:
-        """The request, decoded: this one, or the one that this is the answer to."""
+        """The request, decoded: this one, or the one that this is the response to."""
         assert self.asked is not None, "opaque bytes are no request"
         return self.asked.message
 
     @property
     def answer(self) -> Any:
-        """The answer, decoded, with the proxy's addresses in it."""
+        """The response, decoded, with the proxy's addresses in it."""
         assert self.asked is not None and self.on == "answer", "this is no answer"
         if self._answer is None:
             self._answer = self.asked.decode_answer(self.data)
@@ -187,14 +187,13 @@ class Passage:
 
     @property
     def message(self) -> Any:
-        """The request or the answer, whatever passes here."""
+        """The request or the response, whichever passes here."""
         return self.request if self.on == "request" else self.answer
 
     def parts(self) -> list[tuple[str | None, int, Any]]:
         """What a Produce or Fetch has of each partition: (topic, partition, that part of it).
 
-        Versions that name topics by id are understood once Metadata told the name; until then the
-        topic is None.
+        In versions that identify topics by id, a topic is None until a Metadata response named it.
         """
         message, names = self.message, self.session.topic_names
         topics = _PARTS[self.api, self.on]

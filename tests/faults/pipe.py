@@ -1,7 +1,7 @@
-"""One direction of a session: what came in waits here, in order, until it may go out.
+"""One direction of a session: a queue of received frames, in order, until they may be sent.
 
-``session.py`` has two, and puts in each frame with what the rules want. Held or slow things stop
-whatever is behind them, as TCP would; above a bound the source isn't read any more. Timers only,
+``session.py`` has two, and adds each frame with the effects that rules set. Held or slow items
+delay all behind them, as TCP would; above a bound the source isn't read any more. Timers only,
 no tasks: ``discard`` ends all of it.
 """
 
@@ -50,7 +50,7 @@ class Gate:
         return 0.0 if self.open else None
 
     def forget(self) -> None:
-        """The frame has passed, or is gone."""
+        """The frame has passed, or was discarded."""
         self.rule.forget(self)
 
     def release(self) -> None:
@@ -80,7 +80,7 @@ class Pipe:
         arrived: Bytes that came so far, as they are to go out.
         units: Frames, or records of TLS, that came so far.
         muted: Nothing passes any more.
-        ending: What passes last is in it; all behind is lost.
+        ending: The last item to pass is queued; whatever comes later is dropped.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Pipe:
             self._regulate()
 
     def _step(self, item: Item) -> bool:
-        """Do the first thing; whether the next one's turn has come."""
+        """Process the first item; return whether the next one may follow."""
         if isinstance(item, Part):
             return self._write(item)
         if item == "silent":
@@ -223,7 +223,7 @@ class Pipe:
         self._timer = self.loop.call_later(seconds, self.run)
 
     def _regulate(self) -> None:
-        """Read the source or leave it, as there is room."""
+        """Pause or resume reading of the source, by the space that is left."""
         source = self.source
         if source is None or source.is_closing():
             return

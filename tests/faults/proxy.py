@@ -1,9 +1,9 @@
-"""The door: ``FaultProxy`` listens for clients in the place of each broker of a cluster.
+"""The entry point: ``FaultProxy`` listens for clients in the place of each broker of a cluster.
 
-A ``Door`` is one listening port before one broker; the first stand before the bootstrap addresses,
-others are opened as answers name brokers, and every address that passes is replaced by that of its
-door. What happens on a connection is ``session.py``'s, what is done wrong on purpose is told by
-rules. Everything runs on the loop that entered it, and is gone when it is left.
+A ``Door`` is one listener before one broker; the first ones stand before the bootstrap addresses,
+others are opened as responses name brokers, and every address that passes is replaced by that of
+its listener. ``session.py`` handles a connection, rules define the faults. Everything runs on the
+loop that entered the context, and is closed when it is left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Door:
     Attributes:
         upstream: Where the broker is.
         address: Where clients find it.
-        node: Its node id, once an answer told it.
+        node: Its node id, once a response named it.
     """
 
     def __init__(self, upstream: Address) -> None:
@@ -51,12 +51,12 @@ class Door:
 class FaultProxy:
     """A proxy before the brokers of a cluster; ``async with`` starts and ends it.
 
-    One task for each door, until it listens.
+    One task for each listener, until it listens.
 
     Args:
         bootstrap: Of the cluster, ``"host:port,host:port"``.
         opaque: The bytes are not Kafka's, such as those of TLS: nothing is decoded, addresses
-            in answers stay, and rules see records of TLS instead of frames.
+            in responses stay, and rules see TLS records instead of frames.
         learn: Ask the cluster for its nodes first, so that all are known from the beginning.
 
     Attributes:
@@ -66,7 +66,7 @@ class FaultProxy:
         cuts: How many of them rules and tests cut.
         rules: Those that act, in order.
         closing: It is about to end, or has.
-        topic_names: By topic id, as Metadata told them.
+        topic_names: By topic id, from Metadata responses.
     """
 
     def __init__(self, bootstrap: str, *, opaque: bool = False, learn: bool = True) -> None:
@@ -107,7 +107,7 @@ class FaultProxy:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections and doors, and wait until they are; what is held is lost."""
+        """Close all connections and listeners, and wait for that; held frames are lost."""
         self.closing = True
         self.rules = []
         for task in self._opening:
@@ -141,12 +141,12 @@ class FaultProxy:
         return rule
 
     def remove(self, rule: Rule) -> None:
-        """Let a rule act no more, and let go what it holds."""
+        """Remove a rule, and release what it holds."""
         self.rules = [one for one in self.rules if one is not rule]
         rule.release()
 
     def clear(self) -> None:
-        """Remove all rules, and let go what they hold."""
+        """Remove all rules, and release what they hold."""
         for rule in tuple(self.rules):
             self.remove(rule)
 
@@ -155,14 +155,14 @@ class FaultProxy:
         return [one for one in self._live if node is None or one.node == node]
 
     def in_flight(self, api: ApiName, node: int | None = None) -> int:
-        """Requests that were passed on and whose answer has not passed back, over all sessions."""
+        """Requests that were passed on and whose response has not passed back, of all sessions."""
         key = api_key_of(api)
         return sum(session.in_flight(key) for session in self.sessions(node))
 
     async def until(
         self, condition: Callable[[], object], *, timeout: float = UNTIL_TIMEOUT
     ) -> None:
-        """Wait until something is so; asked when a frame passed, a rule acted, a client came, left.
+        """Wait until a condition holds; checked at each frame, rule action, connect and close.
 
         Raises:
             TimeoutError: It wasn't in ``timeout`` seconds.
@@ -193,7 +193,7 @@ class FaultProxy:
                     return
 
     def fate_of(self, session: Session) -> Ending | None:
-        """What is to become of a connection that was just accepted; None: it is served."""
+        """What happens to a connection that was just accepted; None: it is served."""
         for rule in self.rules:
             if rule.wants_new(session):
                 rule.use()
@@ -201,7 +201,7 @@ class FaultProxy:
         return None
 
     def moved(self, node: int, upstream: Address) -> Address:
-        """Where clients shall find a broker that an answer names."""
+        """Where clients shall find a broker that a response names."""
         door = self._door(upstream)
         if node >= 0:
             door.node = node
@@ -209,7 +209,7 @@ class FaultProxy:
         return door.address
 
     def opened(self, session: Session) -> None:
-        """A client came."""
+        """A client connected."""
         self.connections += 1
         self._live[session] = None
         self._all.add(session)
@@ -227,14 +227,14 @@ class FaultProxy:
         if not self._all:
             self._none_left.set()
 
-    # Doors.
+    # Listeners.
 
     def _door(self, upstream: Address) -> Door:
         upstream = (LOOPBACK, upstream[1]) if upstream[0] == "localhost" else upstream
         door = self._doors.get(upstream)
         if door is None:
             door = self._doors[upstream] = Door(upstream)
-            # Its port is open already: who comes before the server runs waits in the backlog.
+            # Its port is open already: until the server runs, connections wait in the backlog.
             task = self.loop.create_task(self._open(door))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)

@@ -1,4 +1,4 @@
-"""A plain connection that speaks frames, so that tests see each byte that the proxy lets pass.
+"""A plain connection that sends and receives frames, so that tests see each byte that passes.
 
 Unlike a client it has no timers, sends nothing by itself and never connects again.
 """
@@ -16,7 +16,7 @@ from kclient.protocol.messages.api_versions import ApiVersionsRequest
 
 TIMEOUT = 20.0
 QUIET = 0.1
-"""Seconds in which nothing has to come."""
+"""Seconds in which nothing may come."""
 
 
 class Raw:
@@ -51,17 +51,17 @@ class Raw:
         return frame
 
     async def drain(self) -> None:
-        """Wait until the other side takes what was said."""
+        """Wait until the other side takes what was sent."""
         await self._writer.drain()
 
     async def frame(self) -> bytes:
-        """The next answer, its size included."""
+        """The next response, its size included."""
         async with asyncio.timeout(TIMEOUT):
             size = await self._reader.readexactly(4)
             return size + await self._reader.readexactly(int.from_bytes(size, "big"))
 
     async def ask(self, request: Request, version: int) -> Any:
-        """Send a request and get the message that answers it."""
+        """Send a request and return its response, decoded."""
         self.say(request, version)
         body = (await self.frame())[4:]
         _, start = decode_response_header(body, request.API_KEY, version)
@@ -85,6 +85,6 @@ class Raw:
 
 
 def correlation_id(frame: bytes) -> int:
-    """Which request of a connection a frame answers, from 1 on."""
+    """The number of the request that a frame responds to; a connection's first one is 1."""
     found: int = struct.unpack_from(">i", frame, 4)[0]
     return found

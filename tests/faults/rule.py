@@ -1,6 +1,6 @@
-"""What all rules of the proxy have in common: which frames they are for, and how many.
+"""What all rules of the proxy have in common: which frames they match, and how many.
 
-``rules.py`` has the rules themselves, ``proxy.py`` asks them about each frame. A rule holds no
+``rules.py`` has the rules themselves, ``proxy.py`` calls them for each frame. A rule holds no
 transport and no timer.
 """
 

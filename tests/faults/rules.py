@@ -1,6 +1,6 @@
-"""What the proxy can do wrong: one class each, made by tests and given to ``FaultProxy.add``.
+"""The faults of the proxy: one class each, made by tests and passed to ``FaultProxy.add``.
 
-A rule sets what it wants in the ``Passage`` of a frame; the pipes do it. Rules hold no transport
+A rule sets its effect in the ``Passage`` of a frame; the pipes apply it. Rules hold no transport
 and no timer. ``rule.py`` has what is common to all.
 """
 
@@ -113,12 +113,12 @@ class Hold(Rule):
         passage.waits.append(gate)
 
     def forget(self, gate: Gate) -> None:
-        """A frame has passed, or is gone with its connection."""
+        """A frame has passed, or was discarded with its connection."""
         if gate in self._gates:
             self._gates.remove(gate)
 
     def release(self, count: int | None = None) -> None:
-        """Let all go and act no more; with ``count``, only the oldest so many, and act on."""
+        """Release all and act no more; with ``count``, the oldest so many, and go on acting."""
         if count is None:
             self.left = 0
         for gate in self._gates[:count]:
@@ -146,7 +146,7 @@ class Delay(Rule):
 
 
 class Drop(Rule):
-    """Let frames not pass: the answers of requests that were carried out, or requests.
+    """Drop frames: the responses to requests that were carried out, or requests.
 
     ``then`` is what follows: ``"silent"`` (nothing passes in that direction any more), ``"cut"``,
     ``"reset"``, or None: the next ones pass as if nothing were missing.
@@ -195,7 +195,7 @@ class Duplicate(Rule):
 
 
 class Trickle(Rule):
-    """Let ``size`` bytes pass each ``interval`` seconds; of all frames, unless told otherwise."""
+    """Let ``size`` bytes pass each ``interval`` seconds; by default of all frames."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class Throttle(Trickle):
 
 
 class Corrupt(Rule):
-    """Flip a bit in the records of a Produce request or a Fetch answer: the CRC is wrong then."""
+    """Flip a bit in the records of a Produce request or a Fetch response: the CRC is wrong then."""
 
     def __init__(self, api: ApiName = "Fetch", **which: Unpack[Which]) -> None:
         super().__init__(api, None, which)
@@ -255,7 +255,7 @@ class Corrupt(Rule):
 
 
 class Edit(Rule):
-    """Change messages: ``change`` gets the passage and changes its ``message``, or gives another.
+    """Change messages: ``change`` alters the ``message`` of a passage, or returns another one.
 
     Bytes in its place are all that follows the size of the frame.
     """
@@ -277,9 +277,9 @@ class Edit(Rule):
 
 
 class Answer(Rule):
-    """Answer in the place of the broker, which with ``pass_on`` carries the request out first.
+    """Respond in the place of the broker, which with ``pass_on`` carries the request out first.
 
-    ``make`` is the answer, or gets the request and gives it; bytes are all that follows the size.
+    ``make`` is the response, or makes it from the request; bytes are all that follows the size.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class Refuse(Rule):
 
 
 class Ignore(Rule):
-    """Accept connections and never say anything: the broker hears nothing of them."""
+    """Accept connections and never send anything; the broker doesn't see them."""
 
     def __init__(self, **which: Unpack[Which]) -> None:
         super().__init__(None, None, which)

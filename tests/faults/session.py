@@ -1,8 +1,8 @@
 """One client's connection through the proxy, and the one that it has to the broker.
 
-``proxy.py`` makes one for each connection that a door accepts. Frames of both directions are cut
-here, shown to the rules, and put into the two pipes. One task: the connecting to the broker, which
-ends with the session.
+``proxy.py`` makes one for each connection that a listener accepts. Both byte streams are split into
+frames here, which the rules see before they enter the two pipes. One task: the connecting to the
+broker, which ends with the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Session(asyncio.Protocol):
     """One connection of a client.
 
     Attributes:
-        client_id: What the client called itself in its first request.
+        client_id: That of the client's first request.
         requests: How many were passed on to the broker, by API.
     """
 
@@ -55,12 +55,12 @@ class Session(asyncio.Protocol):
 
     @property
     def node(self) -> int | None:
-        """Node id of the broker behind it; None while nobody said which one it is."""
+        """Node id of the broker behind it; None while it is unknown."""
         return self._door.node
 
     @property
     def topic_names(self) -> dict[bytes, str]:
-        """By topic id, as Metadata told them to any client."""
+        """By topic id, from the Metadata responses to any client."""
         return self._proxy.topic_names
 
     def pipe(self, on: Side) -> Pipe:
@@ -68,11 +68,11 @@ class Session(asyncio.Protocol):
         return self._up if on == "request" else self._down
 
     def in_flight(self, api: ApiName) -> int:
-        """Requests of an API that were passed on and whose answer has not passed back."""
+        """Requests of an API that were passed on and whose response has not passed back."""
         return self._in_flight[api_key_of(api)]
 
     def cut(self, *, reset: bool = False) -> None:
-        """Close both sides now; with ``reset`` by RST, which also loses what is on its way."""
+        """Close both sides now; with ``reset`` by RST, which also loses what is in flight."""
         if not self._over:
             self._proxy.cuts += 1
             self._end(reset)
@@ -128,7 +128,7 @@ class Session(asyncio.Protocol):
         except OSError:
             self._end(False)
         except asyncio.CancelledError:
-            # uvloop tells a protocol nothing of the end of a connection that was being opened.
+            # uvloop doesn't call connection_lost for a connection that was being opened.
             self._back_open = False
             raise
 
@@ -142,7 +142,7 @@ class Session(asyncio.Protocol):
         self._up.run()
 
     def back_received(self, data: bytes) -> None:
-        """The broker said something."""
+        """The broker sent bytes."""
         for unit in self._cut_answers.take(data):
             self._answer(unit)
 
@@ -157,7 +157,7 @@ class Session(asyncio.Protocol):
         self._check_gone()
         if not self._over:
             self._down.put_call(lambda: self._end(False))
-            # A direction that was silenced stays so: then the client hears of no end either.
+            # A direction that was silenced stays so: then the client sees no close either.
 
     # Frames.
 
@@ -183,14 +183,14 @@ class Session(asyncio.Protocol):
         (correlation_id,) = _CORRELATION.unpack_from(unit, 4)
         waiting = self._waiting
         if not waiting or waiting[0].correlation_id != correlation_id:
-            self._back_down(None, unit)  # the answer to a request that a rule made up
+            self._back_down(None, unit)  # the response to a request that a rule made up
             return
         asked = waiting.popleft()
         self._back_down(asked, with_own_addresses(asked, unit, self._proxy.moved, self.topic_names))
         self._answer_own()
 
     def _answer_own(self) -> None:
-        """Give the rules' own answers whose turn has come: clients want them in order."""
+        """Send the rules' own responses that are next in order: clients need them in order."""
         while self._waiting and self._waiting[0].own is not None:
             asked = self._waiting.popleft()
             assert asked.own is not None
@@ -207,7 +207,7 @@ class Session(asyncio.Protocol):
         self._down.put_passage(passage)
 
     def _wait_for_turn(self, asked: Asked) -> None:
-        """A rule answers this request, once all before it are answered."""
+        """Queue a rule's own response until all requests before it have theirs."""
         if not asked.answered:
             return
         self._waiting.append(asked)

@@ -49,7 +49,7 @@ def produced(throttle: int, nodes: list[Any], version: int) -> produce.ProduceRe
 
 @pytest.mark.parametrize("version", [16, 17, 18])
 @pytest.mark.parametrize("records", [None, b"", b"abc", bytes(10), b"\0\0\x23\0\0\0\0"])
-def test_leaders_in_fetch_answers_move(version: int, records: bytes | None) -> None:
+def test_leaders_in_fetch_responses_move(version: int, records: bytes | None) -> None:
     asked = asked_for(fetch.FetchRequest(), version)
     frame = encode_response(fetched(records, []), version, 7)
     assert with_own_addresses(asked, frame, unmoved, {}) == frame
@@ -66,7 +66,7 @@ def test_leaders_in_fetch_answers_move(version: int, records: bytes | None) -> N
 
 @pytest.mark.parametrize("version", [10, 11, 12, 13])
 @pytest.mark.parametrize("throttle", [0, 1, 256, 0x7FFF0000])
-def test_leaders_in_produce_answers_move(version: int, throttle: int) -> None:
+def test_leaders_in_produce_responses_move(version: int, throttle: int) -> None:
     asked = asked_for(produce.ProduceRequest(acks=-1), version)
     frame = encode_response(produced(throttle, [], version), version, 7)
     assert with_own_addresses(asked, frame, unmoved, {}) == frame

@@ -1,7 +1,7 @@
-"""What producers say of their records is so: through lost answers (R2), and past expiry (R4).
+"""Producers report outcomes truthfully: through lost responses (R2), and past expiry (R4).
 
-Each run is taken down in a history of tests.history, and judged against the logs as they are in
-the end, which are read past the proxy.
+Each run is recorded in a history of tests.history, and judged against the final logs, which are
+read past the proxy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sending:
         self._pending: set[Any] = set()
 
     async def send(self, count: int) -> None:
-        """Send so many, to all partitions in turn."""
+        """Send so many, to the partitions round robin."""
         for _ in range(count):
             value = b"%s %d %s" % (self._name.encode(), self._sent, FILLER)
             partition = self._sent % PARTITIONS
@@ -60,7 +60,7 @@ class Sending:
             delivery.add_done_callback(lambda done, send=send: self._told(send, done))
 
     async def settled(self) -> None:
-        """Wait until all outcomes were told."""
+        """Wait until all outcomes were reported."""
         while self._pending:
             await asyncio.wait(self._pending)
 
@@ -108,7 +108,7 @@ async def judge(history: History, bootstrap: str, topic: str) -> Report:
 
 
 @pytest.mark.timeout(240)
-async def test_nothing_is_lost_doubled_or_reordered_where_answers_are_lost(
+async def test_nothing_is_lost_doubled_or_reordered_where_responses_are_lost(
     proxy: FaultProxy, broker: Any, topic: Any
 ) -> None:
     name, history, rng = await topic(partitions=PARTITIONS), History(lean=True), random.Random(SEED)
@@ -139,7 +139,7 @@ async def test_nothing_is_lost_doubled_or_reordered_where_answers_are_lost(
 
 
 @pytest.mark.timeout(240)
-async def test_failures_under_expiry_say_whether_a_record_is_written(
+async def test_failures_under_expiry_report_whether_a_record_is_written(
     proxy: FaultProxy, broker: Any, topic: Any
 ) -> None:
     name, history, rng = await topic(partitions=PARTITIONS), History(lean=True), random.Random(SEED)

@@ -1,4 +1,4 @@
-"""The book of labelled records notices each thing that must never be."""
+"""The book of labelled records notices each kind of violation."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_failures_must_be_honest() -> None:
         assert book.written_in_doubt() == (maybe is not False)
 
 
-def test_each_fate_is_told_once() -> None:
+def test_each_fate_is_reported_once() -> None:
     book = Book(["a"], 2)
     number, _ = book.make(0, 0, 0)
     book.make(0, 0, 0)

@@ -1,4 +1,4 @@
-"""TLS through the proxy: it passes as it is, and a handshake can be stalled at each flight."""
+"""TLS through the proxy: it passes unchanged, and a handshake can be stalled at each flight."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def answered_over_tls(listener: Listener) -> bool:
 
 
 def short_admin(listener: Listener) -> kclient.Admin:
-    """A client that gives a handshake up soon."""
+    """A client whose handshake times out soon."""
     return kclient.Admin(
         listener.proxy.bootstrap,
         security=Security.tls(ssl_context=listener.trusting),
@@ -82,7 +82,7 @@ async def test_a_handshake_stalls_at_each_flight(listener: Listener, on: Any, fl
     assert await answered_over_tls(listener)
 
 
-async def test_a_listener_that_never_says_anything_is_given_up(listener: Listener) -> None:
+async def test_a_connect_to_a_silent_listener_times_out(listener: Listener) -> None:
     rule = listener.proxy.add(Ignore(times=None))
     with pytest.raises(BootstrapFailed):
         async with short_admin(listener):

@@ -1,4 +1,4 @@
-"""Clients live behind the proxy as they do without it: addresses, counts, ends of connections."""
+"""Clients work behind the proxy as they do without it: addresses, counts, ends of connections."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def versions(proxy: FaultProxy, request: Any) -> list[int]:
 
 
 async def both(proxy: FaultProxy, broker: Any, request: Any, version: int) -> tuple[Any, Any]:
-    """The answers through the proxy and without it, from a moment in which nothing changed."""
+    """The responses through the proxy and without it, with no change of state between them."""
     async with Raw(proxy.bootstrap) as raw, Raw(broker.bootstrap) as direct:
         while True:
             before = await direct.ask(request, version)
@@ -70,7 +70,7 @@ async def both(proxy: FaultProxy, broker: Any, request: Any, version: int) -> tu
 
 
 def moved(proxy: FaultProxy, nodes: list[Any], name: str = "node_id") -> None:
-    """Give addresses of the proxy to the nodes of an answer."""
+    """Give addresses of the proxy to the nodes of a response."""
     for node in nodes:
         if getattr(node, name) >= 0:
             node.host, node.port = proxy.address(getattr(node, name))
@@ -96,7 +96,7 @@ async def test_coordinators_are_behind_the_proxy_in_every_version(
     spoken = await versions(proxy, FindCoordinatorRequest)
     async with Raw(broker.bootstrap) as raw:
         answer = await raw.ask(FindCoordinatorRequest(key="g"), 0)
-        for _ in range(300):  # the first one who asks makes the topic of the offsets
+        for _ in range(300):  # the first request creates the offsets topic
             if not answer.error_code:
                 break
             await asyncio.sleep(0.1)
@@ -149,7 +149,7 @@ async def test_brokers_are_learned_on_the_way(broker: Any, topic: Any) -> None:
         assert proxy.in_flight("Produce") == 0 < proxy.requests[PRODUCE]
 
 
-async def test_a_held_answer_comes_when_it_is_released(
+async def test_a_held_response_comes_when_it_is_released(
     proxy: FaultProxy, topic: Any, producer: Any
 ) -> None:
     name = await topic()
@@ -194,7 +194,7 @@ async def test_a_cut_is_survived_and_counted(proxy: FaultProxy, topic: Any, prod
     assert (await delivery).offset in (4, -1)
 
 
-async def test_a_dropped_answer_is_of_a_record_in_the_log(
+async def test_a_dropped_response_is_of_a_record_in_the_log(
     proxy: FaultProxy, topic: Any, producer: Any, consumer: Any
 ) -> None:
     name = await topic()
@@ -208,7 +208,7 @@ async def test_a_dropped_answer_is_of_a_record_in_the_log(
     assert await values_of(await consumer(name, **READ), 2) == [b"v", b"w"]
 
 
-async def test_an_answer_of_our_own(proxy: FaultProxy, topic: Any, producer: Any) -> None:
+async def test_a_response_that_a_rule_makes(proxy: FaultProxy, topic: Any, producer: Any) -> None:
     def refuse(request: Any) -> ProduceResponse:
         [asked] = request.topic_data
         part = PartitionProduceResponse(index=0, error_code=10)
@@ -269,7 +269,7 @@ async def test_a_corrupt_batch_is_not_given_to_a_consumer(
     assert await values_of(await consumer(name, bootstrap=proxy.bootstrap, **READ), 1) == [b"v"]
 
 
-async def test_nobody_waits_for_an_answer_without_acks(
+async def test_no_request_waits_for_a_response_without_acks(
     proxy: FaultProxy, topic: Any, producer: Any, consumer: Any
 ) -> None:
     name = await topic()
@@ -281,7 +281,7 @@ async def test_nobody_waits_for_an_answer_without_acks(
     assert len(await values_of(await consumer(name, **READ), 3)) == 3
 
 
-async def test_a_broker_that_closes_is_seen_behind_what_it_said_before() -> None:
+async def test_a_close_by_the_broker_is_seen_behind_what_it_sent_before() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(4)
         writer.write(b"\0\0\0\x08\0\0\0\x01tail")
@@ -300,7 +300,7 @@ async def test_a_broker_that_closes_is_seen_behind_what_it_said_before() -> None
         assert proxy.cuts == 0
 
 
-async def test_without_a_broker_connections_end_and_a_proxy_says_so() -> None:
+async def test_without_a_broker_connections_end_and_a_proxy_raises() -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()

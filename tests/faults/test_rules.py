@@ -1,4 +1,4 @@
-"""Each rule of the proxy does what it says, byte by byte, before the broker under test."""
+"""Each rule of the proxy has its documented effect, byte by byte, before the broker under test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ API_VERSIONS = 18
 
 
 async def answer_of(broker: Any) -> bytes:
-    """What the broker answers to the first ApiVersions of a connection."""
+    """The broker's response to the first ApiVersions of a connection."""
     async with Raw(broker.bootstrap) as direct:
         direct.say()
         return await direct.frame()
@@ -48,7 +48,7 @@ async def test_without_rules_bytes_pass_as_they_are(proxy: FaultProxy, broker: A
 
 
 @pytest.mark.parametrize("at", [0, 1, 4, 17, 0.5, None])
-async def test_cut_closes_at_that_byte_of_an_answer(
+async def test_cut_closes_at_that_byte_of_a_response(
     proxy: FaultProxy, broker: Any, at: float | None
 ) -> None:
     whole = await answer_of(broker)
@@ -113,7 +113,7 @@ async def test_stall_gives_half_a_frame_and_then_nothing(proxy: FaultProxy, brok
         assert proxy.requests[API_VERSIONS] == 2 and proxy.answers[API_VERSIONS] == 0
 
 
-async def test_hold_stops_what_is_behind_and_lets_go_in_order(proxy: FaultProxy) -> None:
+async def test_hold_stops_what_is_behind_and_releases_in_order(proxy: FaultProxy) -> None:
     rule = proxy.add(Hold("ApiVersions", times=2))
     async with Raw(proxy.bootstrap) as raw:
         for _ in range(3):
@@ -129,7 +129,7 @@ async def test_hold_stops_what_is_behind_and_lets_go_in_order(proxy: FaultProxy)
         assert rule.held == proxy.in_flight("ApiVersions") == 0
 
 
-async def test_a_spent_hold_is_let_go_by_clear(proxy: FaultProxy) -> None:
+async def test_a_spent_hold_is_released_by_clear(proxy: FaultProxy) -> None:
     rule = proxy.add(Hold("ApiVersions"))
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -150,7 +150,7 @@ async def test_what_is_held_is_forgotten_with_its_connection(proxy: FaultProxy) 
         assert await raw.rest() == b""
 
 
-async def test_a_held_request_arrives_though_its_client_is_gone(proxy: FaultProxy) -> None:
+async def test_a_held_request_arrives_though_its_client_has_closed(proxy: FaultProxy) -> None:
     rule = proxy.add(Hold("ApiVersions", on="request"))
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -162,7 +162,7 @@ async def test_a_held_request_arrives_though_its_client_is_gone(proxy: FaultProx
     assert proxy.requests[API_VERSIONS] == 1
 
 
-async def test_who_writes_against_a_hold_is_not_read_for_ever(proxy: FaultProxy) -> None:
+async def test_a_client_that_writes_against_a_hold_is_not_read_for_ever(proxy: FaultProxy) -> None:
     rule = proxy.add(Hold(None, on="request"))
     large = MetadataRequest(topics=[], unknown_tags={99: bytes(1024 * 1024)})
     async with Raw(proxy.bootstrap) as raw:
@@ -177,7 +177,7 @@ async def test_who_writes_against_a_hold_is_not_read_for_ever(proxy: FaultProxy)
 
 
 @pytest.mark.parametrize("then", ["silent", "cut", "reset", None])
-async def test_drop_loses_the_answer_of_what_was_carried_out(proxy: FaultProxy, then: Any) -> None:
+async def test_drop_loses_the_response_to_what_was_done(proxy: FaultProxy, then: Any) -> None:
     rule = proxy.add(Drop("ApiVersions", then=then))
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -204,7 +204,7 @@ async def test_swallowed_requests_reach_no_broker(proxy: FaultProxy) -> None:
         assert len(proxy.sessions()) == 1 and not proxy.requests
 
 
-async def test_duplicate_sends_an_answer_twice(proxy: FaultProxy, broker: Any) -> None:
+async def test_duplicate_sends_a_response_twice(proxy: FaultProxy, broker: Any) -> None:
     proxy.add(Duplicate("ApiVersions"))
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -272,7 +272,7 @@ async def test_refuse_closes_what_was_just_accepted(
     assert (rule.hits, proxy.cuts, proxy.connections) == (1, 1, 2)
 
 
-async def test_ignore_accepts_and_says_nothing(proxy: FaultProxy) -> None:
+async def test_ignore_accepts_and_sends_nothing(proxy: FaultProxy) -> None:
     rule = proxy.add(Ignore())
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -283,7 +283,7 @@ async def test_ignore_accepts_and_says_nothing(proxy: FaultProxy) -> None:
     assert (rule.hits, proxy.requests[API_VERSIONS]) == (1, 1)
 
 
-async def test_own_answers_come_in_the_order_of_the_requests(proxy: FaultProxy) -> None:
+async def test_own_responses_come_in_the_order_of_the_requests(proxy: FaultProxy) -> None:
     held = proxy.add(Hold("Metadata"))
     proxy.add(Answer("ApiVersions", ApiVersionsResponse(error_code=41)))
     async with Raw(proxy.bootstrap) as raw:
@@ -299,7 +299,7 @@ async def test_own_answers_come_in_the_order_of_the_requests(proxy: FaultProxy) 
     assert proxy.requests[API_VERSIONS] == 1
 
 
-async def test_an_own_answer_may_replace_that_of_the_broker(proxy: FaultProxy) -> None:
+async def test_an_own_response_may_replace_that_of_the_broker(proxy: FaultProxy) -> None:
     proxy.add(Answer("ApiVersions", lambda _: b"\0\0\0\x01our bytes", pass_on=True))
     async with Raw(proxy.bootstrap) as raw:
         raw.say()
@@ -307,7 +307,7 @@ async def test_an_own_answer_may_replace_that_of_the_broker(proxy: FaultProxy) -
     assert proxy.requests[API_VERSIONS] == 1
 
 
-async def test_edit_changes_requests_and_answers(proxy: FaultProxy, broker: Any) -> None:
+async def test_edit_changes_requests_and_responses(proxy: FaultProxy, broker: Any) -> None:
     def shorter(passage: Any) -> None:
         assert passage.request.topics == []
         del passage.answer.brokers[1:]
@@ -366,6 +366,6 @@ async def test_rules_refuse_what_they_cannot_match() -> None:
         Hold("Fetch", partition=1)
 
 
-async def test_reached_says_when_nothing_comes() -> None:
+async def test_reached_times_out_when_nothing_comes() -> None:
     with pytest.raises(TimeoutError):
         await Hold("Fetch").reached(timeout=0.01)

@@ -1,7 +1,7 @@
 """What a foreign client is asked to do: the rows of the matrix.
 
-Every client answers each of them, by playing it or by saying why it can't; `scene.play` refuses a
-client that leaves one out.
+Every client plays each of them, or states why it can't; `scene.play` refuses a client that leaves
+one out.
 """
 
 from __future__ import annotations

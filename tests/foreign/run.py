@@ -1,7 +1,7 @@
-"""Runs the program of one foreign client to its end and reads the outcomes that it tells.
+"""Runs the program of one foreign client to its end and reads the outcomes that it reports.
 
 The tests of this folder and `python -m tests.foreign` call it. A feature that the program didn't
-come to, because it hung or died, has failed; its last words are in the report.
+reach, because it hung or died, has failed; the end of its standard error is in the report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome:
 
     Attributes:
         feature: Its name.
-        status: "unable" is the client's own word that it has no such thing.
+        status: "unable" means that the client reports the feature as missing.
         why: The error, or what it lacks.
         seen: What the client saw.
         seconds: How long it took.
@@ -74,7 +74,7 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
 def outcomes_of(
     client: str, lines: Sequence[str], said: str, ended: int, wanted: Sequence[str]
 ) -> Report:
-    """Read what a program told.
+    """Read the outcomes that a program reported.
 
     Args:
         client: Its name.

@@ -1,7 +1,7 @@
-"""``play``: runs the features of one client in this process and tells the outcomes, line by line.
+"""``play``: runs the features of one client in this process and reports outcomes line by line.
 
 Programs in `clients/` end with it; `run` reads what it writes. One line of JSON per feature, at
-once, so that a client that hangs or dies loses only what it was at. What a client saw has no
+once, so that a client that hangs or dies loses only the current one. What a client saw has no
 addresses, ids or times in it: on two brokers that agree it is the same.
 """
 
@@ -26,7 +26,7 @@ PATIENCE = 30.0
 FEATURE_LIMIT = 100.0
 """Seconds for a feature; a client that takes longer is ended with its threads' stacks."""
 FIRST_TIME = 1_700_000_000_000
-"""Of records whose time matters, in ms since the epoch."""
+"""The timestamp of records for which it matters, in ms since the epoch."""
 _RANDOM = re.compile(r"(foreign-[a-z-]+)-[0-9a-f]{8}\b")
 """What `Scene.name` makes."""
 
@@ -49,7 +49,7 @@ class Scene:
         return min(3, self.brokers)
 
     def name(self, stem: str) -> str:
-        """A name that nobody has."""
+        """A unique name."""
         return f"foreign-{stem}-{secrets.token_hex(4)}"
 
     def topic(self, stem: str, partitions: int = 1, **configs: object) -> str:
@@ -97,7 +97,7 @@ def refusal(call: Callable[[], object], *kinds: type[Exception]) -> Exception:
 
 
 def until(look: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Look again and again until it is true: a controller answers before all brokers know."""
+    """Poll until it is true: a controller responds before all brokers know of a change."""
     deadline = time.monotonic() + patience
     while not look():
         true(time.monotonic() < deadline, f"still not so after {patience:g} s: {what}")

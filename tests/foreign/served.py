@@ -1,7 +1,7 @@
 """The embedded cluster in a process of its own, for clients that would block the loop of a test.
 
 `target` starts it as `python -m tests.foreign.served --brokers 3`. It prints its bootstrap servers
-and serves until its standard input ends, which it does when whoever started it is gone.
+and serves until its standard input ends, as it does when the parent process has ended.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def target(broker: str) -> Iterator[Target]:
 
 
 def at(bootstrap: str) -> Target:
-    """Brokers that somebody else started."""
+    """Brokers that are up already."""
     raw_admin.wait_ready(bootstrap, _START_TIMEOUT)
     return Target(bootstrap, len(raw_admin.metadata(bootstrap, []).brokers))
 

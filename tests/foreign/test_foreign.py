@@ -17,7 +17,7 @@ UNABLE = {
     "kafka_python": set(),
     "java": set(),
 }
-"""What these clients don't have: a script must not give up more than that."""
+"""What these clients don't have: a script must not leave out more than that."""
 
 
 @pytest.mark.timeout(420)  # the first test of a client waits for all that it does

@@ -1,4 +1,4 @@
-"""A client that hangs, dies or leaves something out has failed: what the matrix says is proved."""
+"""A client that hangs, dies or leaves something out has failed: the matrix claims no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def told(**line: object) -> str:
     return json.dumps(line)
 
 
-def test_what_a_client_did_not_come_to_has_failed_with_its_last_words() -> None:
+def test_a_feature_that_was_not_reached_has_failed_with_the_last_output() -> None:
     lines = [
         told(feature="version", status="ok", seen="1.2"),
         told(feature="load", status="ok", seen=3, seconds=0.5),
@@ -57,12 +57,12 @@ def test_a_feature_that_raises_has_failed_and_the_next_one_is_played(
 
 
 @pytest.mark.parametrize("unable", [{}, dict.fromkeys([*FEATURES, "made.up"], "")])
-def test_a_client_must_say_something_of_every_feature(unable: dict[str, str]) -> None:
+def test_a_client_must_report_on_every_feature(unable: dict[str, str]) -> None:
     with pytest.raises(SystemExit, match="left out"):
         play("1", {}, unable, ["--bootstrap", "nowhere:1"])
 
 
-def test_the_matrix_tells_failures_and_comparisons_tell_differences() -> None:
+def test_the_matrix_reports_failures_and_comparisons_report_differences() -> None:
     outcomes = {
         "load": Outcome("load", "failed", "no"),
         "topics.list": Outcome("topics.list", "ok", seen=[1]),

@@ -1,4 +1,4 @@
-"""The fuzzer by command: ``python -m tests.fuzz``, with ``--long`` for much more than CI does.
+"""The fuzzer's command: ``python -m tests.fuzz``, with ``--long`` for much more than CI does.
 
     python -m tests.fuzz                                       as CI: fixed seed, 200,000 mutants
     python -m tests.fuzz --long --seed 7 --mutants 5000000     other mutants, many of them

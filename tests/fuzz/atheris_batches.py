@@ -2,9 +2,9 @@
 
     python -m tests.fuzz.atheris_batches CORPUS [-max_total_time=3600] [-rss_limit_mb=1024]
 
-An input is a byte that says whether lengths and CRCs are to be made right (a fuzzer finds no CRCs
-by itself), then the record bytes of a fetch. What must hold is what holds for the mutants of
-``differ``. The compiled build is not instrumented; the pure one leads.
+An input is a byte that selects whether lengths and CRCs are repaired (a fuzzer finds no CRCs by
+itself), then the record bytes of a fetch. The invariants are those of ``differ``'s mutants. Only
+the pure build is instrumented, so it guides the search.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tests.fuzz.atheris_frames CORPUS [-max_total_time=3600] [-rss_limit_mb=1024]
 
 An input is two bytes that choose the API and version, then what follows the correlation id in a
-frame. What must hold is what holds for the mutants of ``frames``; Fetch responses go on into a
+frame. The invariants are those of ``frames``' mutants; Fetch responses go on into a
 consumer's buffer with both builds, Metadata into a view.
 """
 

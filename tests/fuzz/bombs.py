@@ -83,7 +83,7 @@ PAYLOADS: dict[tuple[str, str], Callable[[], bytes]] = {
     ("ZSTD", "concatenated"): lambda: zstd_zeros(64 * MIB) * 8,
     ("ZSTD", "nested"): lambda: twice(Compression.ZSTD, zstd_zeros(BOMB_BYTES)),
 }
-"""Twenty: each codec's, by what they say of their size and how they are put together."""
+"""Twenty: each codec's, by the size that they declare and how they are put together."""
 
 
 def as_batch(codec: Compression, payload: bytes, base_offset: int = AT) -> bytes:

@@ -1,10 +1,10 @@
 """Hostile requests to one broker that lives on: what they leave behind must not harm others.
 
-Beside ``requests``, where each mutant has a cluster of its own: here hundreds meet the same one,
-several at a time, in pieces, with sound requests among them and whatever topics, groups, sessions
-and producers the mutants before them made. Each must end in an answer or a closed connection, or
-have asked for something that takes time; no handler may fail; a sound peer is served all along,
-and what has no connection any more holds no timer.
+In ``requests`` each mutant has a cluster of its own; here hundreds meet the same one, several at a
+time, in pieces, with sound requests among them and with the topics, groups, sessions and producers
+that earlier mutants made. Each must end in a response or a closed connection, or be a request that
+may wait; no handler may fail; a sound peer is served all along, and what has no connection any more
+holds no timer.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tests.unit.testing.calls import fetch, produce
 LIFE = 400
 """Mutants that one cluster meets."""
 SECONDS = 2.0
-"""Virtual, that the broker has for an answer."""
+"""Virtual seconds within which the broker must respond."""
 MOST_PARTITIONS = 3_000
 PATIENT = frozenset({0, 1, 11, 14})
-"""APIs of which a request may wait, or need no answer: Produce, Fetch, JoinGroup, SyncGroup."""
+"""APIs whose requests may wait or need no response: Produce, Fetch, JoinGroup, SyncGroup."""
 SOUND = cast(Request, ApiVersionsRequest())
 SOUND_CORRELATION = 0x5AFE
 LEFT_OPEN = 8
@@ -133,7 +133,7 @@ class Life:
         self._good = await self._dial()
 
     async def end(self) -> None:
-        """Everybody leaves; nothing may stay."""
+        """Disconnect all peers; nothing may be left behind."""
         for peer in (self._good, *self._open):
             peer.transport.abort()
         await asyncio.sleep(1.0)
@@ -149,7 +149,7 @@ class Life:
         return cast(Peer, (await loop.network.dial(DialTarget(host, int(port)), Peer))[1])
 
     async def meet(self, crowd: Crowd) -> Verdict:
-        """Send it, and see what becomes of it and of the sound peer."""
+        """Send it, and check its outcome and the sound peer."""
         peer = await self._dial()
         sound = encode_request(SOUND, 0, SOUND_CORRELATION, "fuzz")
         data = crowd.mutant.data
@@ -187,7 +187,7 @@ class Life:
 
 
 def _outcome(crowd: Crowd, peer: Peer) -> str:
-    """What became of it; raises Broken for what must not be."""
+    """Its outcome; raises Broken for one that is not allowed."""
     data = crowd.mutant.data
     (size,) = struct.unpack_from(">i", data)
     whole = 0 <= size <= len(data) - 4

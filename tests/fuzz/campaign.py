@@ -1,7 +1,7 @@
 """Many mutants, in portions, each in a process of its own: for the tests and for the command.
 
 A process that dies, finds something or takes too long ends the campaign with ``Found``, whose text
-says which mutant it was and how to repeat it.
+names the mutant and the command that repeats it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNTS = {
     "handshake": 7_000,
     "requests": 4_000,
     "broker": 20_000,
-    "clients": 1_500,  # lives, of some three spoiled answers each
+    "clients": 1_500,  # lives, of some three spoiled responses each
 }
 """Target -> numbers of the run with fixed seeds."""
 SIZES = {"clients": 750, "fetch": 7_500, "broker": 5_000}

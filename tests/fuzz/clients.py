@@ -1,10 +1,10 @@
-"""Whole clients on virtual time, whose brokers answer with mutants: typed errors, and usable after.
+"""Whole clients on virtual time, whose brokers respond with mutants: typed errors, usable after.
 
-Each number is one life: a consumer, a producer or an admin client works while some answers of one
+Each number is one life: a consumer, a producer or an admin client works while some responses of one
 API are spoiled, each in another way. While that lasts a call may fail, with a typed error; records
-must not be lost, doubled or out of order, unless a spoiled answer was a lie that nobody can see
-through (a batch with a right CRC, an error code). When it is over the same client must come back by
-itself, within ``PATIENCE`` virtual seconds.
+must not be lost, doubled or out of order, unless a spoiled response was false in a way that no
+client can detect (a batch with a right CRC, an error code). Afterwards the same client must recover
+by itself, within ``PATIENCE`` virtual seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.unit.consumer.log_bytes import batch
 T = "flights"
 PARTITIONS, RECORDS, PER_BATCH = 2, 12, 4
 PATIENCE = 400.0
-"""Virtual seconds after the last spoiled answer: a silence of 300 s is obeyed, then back-offs."""
+"""Virtual seconds after the last spoiled response: a throttle of 300 s at most, then back-offs."""
 MOST_SPOILED = 6
 QUICK: Any = {
     "request_timeout": 5.0,
@@ -55,14 +55,14 @@ APIS = {
 
 
 class Spoiler:
-    """Spoils the answers of one API, and notes how.
+    """Spoils the responses of one API, and notes how.
 
     Attributes:
-        api: Whose answers.
+        api: Its responses are spoiled.
         ways: Operator, whether repaired and whether a field could be read, of each.
-        lied: An answer was such that a client can't but believe it.
-        times: How many answers it spoils.
-        last: When it spoiled one last.
+        lied: A response was false in a way that no client can detect.
+        times: How many responses it spoils.
+        last: When it last spoiled one.
     """
 
     def __init__(self, source: random.Random, api: str) -> None:
@@ -75,7 +75,7 @@ class Spoiler:
         self._begin = source.choice((0, 0, 1, 3))
 
     def attach(self, cluster: Cluster) -> Fault:
-        """From now on, or some answers later."""
+        """Spoil responses from now on, or from a later one on."""
         fault = Fault(Action.CHANGE, Stage.ANSWER, self.api, self.times, {}, act=self._spoil)
         fault.applies = self._is_time
         return cluster.faults.add(fault)
@@ -101,16 +101,16 @@ class Spoiler:
 
 
 def is_lie(sound: Response, read: Response) -> bool:
-    """Whether a client that checks all that can be checked must still be led astray."""
+    """Whether a response is false in a way that no client can detect."""
     if isinstance(sound, FetchResponse) and isinstance(read, FetchResponse):
         right, said = records_of(sound), records_of(read)
         return any(not batches_fit(right.get(key, b""), data) for key, data in said.items())
     if isinstance(sound, MetadataResponse) and isinstance(read, MetadataResponse):
-        # Another id is another topic, made anew: its offsets have nothing to do with the old ones.
+        # Another id means that the topic was recreated: its offsets are unrelated to the old ones.
         ids = {topic.topic_id for topic in sound.topics}
         return any(topic.topic_id not in ids for topic in read.topics)
     if isinstance(read, ProduceResponse):
-        # A code says what became of a batch, and who says "not written" is believed.
+        # An error code is a batch's outcome; a client must believe one that means "not written".
         return any(part.error_code for one in read.responses for part in one.partition_responses)
     return False
 
@@ -135,7 +135,7 @@ def batches_fit(right: bytes, said: bytes) -> bool:
 
 
 def believable(one: bytes) -> bool:
-    """A batch whose CRC is right, or a message set, of which that isn't looked into here."""
+    """A batch whose CRC is right, or a message set, whose CRCs aren't checked here."""
     if one[16] < 2:
         return True
     return len(one) >= 61 and crc32c(one[21:]) == struct.unpack_from(">I", one, 17)[0]
@@ -154,10 +154,10 @@ def split(data: bytes) -> list[bytes]:
 
 
 class Life:
-    """What one client lives through; each kind is a subclass.
+    """The run of one client; each kind is a subclass.
 
     Attributes:
-        spoiler: Of its answers.
+        spoiler: Spoils the responses that it gets.
         errors: All that its calls raised.
     """
 
@@ -193,7 +193,7 @@ class Life:
             return None
 
     async def started(self, make: Callable[[], Any]) -> Any:
-        """A client that is started; one whose start failed is closed, so another one is made."""
+        """Return a started client; one whose start failed is closed, so another one is made."""
         found: list[Any] = []
 
         async def start() -> bool:
@@ -208,7 +208,7 @@ class Life:
         return found[0]
 
     async def until(self, what: str, done: Callable[[], Any]) -> None:
-        """Try again until ``done`` gives something; not for ever once the answers are sound."""
+        """Retry until ``done`` returns something; not for ever once the responses are sound."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not await done():

@@ -1,4 +1,4 @@
-"""Keeps and prints what became of all mutants; ``--fuzz-report PATH`` writes the counts."""
+"""Keeps and prints the outcomes of all mutants; ``--fuzz-report PATH`` writes the counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TALLY = pytest.StashKey[Tally]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where the counts go."""
+    """Add the option for the file of the counts."""
     group = parser.getgroup("kclient")
     group.addoption("--fuzz-report", type=Path, help="write the fuzzer's counts to this file")
 
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def tally(pytestconfig: pytest.Config) -> Tally:
-    """Of the whole run."""
+    """The counts of the whole run."""
     return pytestconfig.stash[TALLY]
 
 

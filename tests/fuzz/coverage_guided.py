@@ -14,7 +14,7 @@ INSTRUMENTED = ["kclient.protocol", "kclient.network", "kclient.record", "kclien
 
 
 def fuzz(make: Callable[[], Callable[[bytes], None]], corpus: Iterable[bytes]) -> None:
-    """Fuzz until something breaks or libFuzzer is told to stop; does not return.
+    """Fuzz until something breaks or libFuzzer reaches a limit; does not return.
 
     Args:
         make: Imports what is to be fuzzed, which is instrumented by that, and returns the entry.

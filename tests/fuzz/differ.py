@@ -1,8 +1,8 @@
 """Record batches: both builds read each mutant, and all that can be seen must be the same.
 
 Any difference, and any exception that is not CorruptRecord (or DecompressionFailed, which is one),
-is a failure. The inner doors of the codec are tried as well, with arguments that batches would
-keep from them.
+is a failure. The codec's inner functions are called as well, with arguments that batches never
+pass to them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def seen(build: Implementation, data: bytes) -> list[Any]:
 
 
 def seen_inside(build: Implementation, source: random.Random, data: bytes) -> list[Any]:
-    """What the inner doors say, which batches would keep from some arguments."""
+    """The results of inner functions, also for arguments that batches never pass to them."""
     found: list[Any] = []
     edges = (0, 1, 5, -1, 2**31 - 1, 2**62, 2**63 - 1 - 2**31)
     origin = build.Origin("t", 0, TimestampType.CREATE_TIME, None)

@@ -1,9 +1,9 @@
 """Fetch responses, all the way into a consumer's buffer and out of it, with both builds.
 
-The mutant comes raw through a connection, as the fetcher has it, and goes through the session, the
-reader of replies, the buffer and ``take``. An independent walk over the batches says how far the
-positions may have come: never past a batch whose CRC is wrong, never over a record. Afterwards the
-honest answer is read, which must bring all the rest.
+The mutant comes raw through a connection, as the fetcher gets it, and goes through the session, the
+response reader, the buffer and ``take``. An independent walk over the batches bounds the positions:
+never past a batch whose CRC is wrong, never over a record. Afterwards a sound response is read,
+which must bring all the rest.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _PREFIX = struct.Struct(">qi")
 CAP = 1 << 20
 _TAKES = 200
 HONEST_ANSWERS = 2
-"""After which all that is left must have come: the first may meet what was asked before."""
+"""Responses after which all must have come: the first may meet a request sent before it."""
 
 
 def honest(version: int, starts: tuple[int, ...] = STARTS) -> FetchResponse:
-    """What a sound broker answers."""
+    """A sound broker's response."""
     parts = []
     for index, log in enumerate(LOGS):
         kept = [one for one in log if last_offset(one) >= starts[index]]
@@ -104,7 +104,7 @@ def fetch_seeds() -> list[Seed]:
 
 
 class Consumed:
-    """A consumer's fetch side without a loop, at ``STARTS``, that reads answers."""
+    """A consumer's fetch side without a loop, at ``STARTS``, that reads responses."""
 
     def __init__(self, *, read_committed: bool) -> None:
         self.rig: PlanRig = planned(1, 1, 1)
@@ -206,7 +206,7 @@ def reachable(records: bytes, start: int) -> list[int] | None:
             or crc32c(records[pos + 21 : end]) != struct.unpack_from(">I", records, pos + 17)[0]
         ):
             if sound and base + struct.unpack_from(">i", records, pos + 23)[0] < points[-1]:
-                pos = end  # it lies before the position: nobody looks at it
+                pos = end  # it lies before the position: the consumer skips it unread
                 continue
             break
         points.append(max(points[-1], base + struct.unpack_from(">i", records, pos + 23)[0] + 1))
@@ -215,7 +215,7 @@ def reachable(records: bytes, start: int) -> list[int] | None:
 
 
 def kind_of(error: KafkaError) -> str:
-    """The class of an error, with all that brokers answer as one."""
+    """The class of an error, with all broker errors as one."""
     return "BrokerError" if isinstance(error, BrokerError) else type(error).__name__
 
 
@@ -293,7 +293,7 @@ class Fetches:
                 raise Broken(f"partition {index} is at {position} after {given}, of {points}")
 
     def _check_usable(self, consumed: Consumed, seed: Seed, committed: bool) -> None:
-        """Honest answers bring all that is left."""
+        """Sound responses bring all that is left."""
         starts = [position or 0 for position in consumed.positions()]
         rows: list[tuple[Any, ...]] = []
         for _ in range(HONEST_ANSWERS):
@@ -303,7 +303,7 @@ class Fetches:
         hidden = (3, 4, 7, 8) if committed else (7, 8)
         for index, start in enumerate(starts):
             if start > ENDS[index]:
-                continue  # a sound-looking batch led past the log's end: a lie that none can see
+                continue  # a sound-looking batch led past the log's end, which no client can detect
             wanted = [n for n in range(start, ENDS[index]) if index != 2 or n not in hidden]
             got = [row[1] for row in rows if row[0] == index]
             if got != wanted or consumed.rig.position(index) != ENDS[index]:

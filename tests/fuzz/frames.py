@@ -1,10 +1,10 @@
-"""Response frames of every API and version, through the client's real door: ``Connection``.
+"""Response frames of every API and version, through the client's real ``Connection``.
 
-Each mutant answers a request of its API on a usable connection, with another request behind it.
-What must come of it follows from the frame's first eight bytes, and is checked: a frame that is
-whole and has the right correlation id costs its own request at most, and the next answer is read;
-anything else ends the connection with a typed error, and both requests with it. The body is also
-decoded directly, by steps where there are steps, and all ways must tell the same.
+Each mutant responds to a request of its API on a usable connection, with another request behind it.
+The required outcome follows from the frame's first eight bytes: a frame that is whole and has the
+right correlation id costs its own request at most, and the next response is read; anything else
+ends the connection with a typed error, and both requests with it. The body is also decoded
+directly, by steps where there are steps, and all ways must have the same result.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ FRAME_LIMIT = 1_000_000
 ASKED_AT = 1.0
 SETUP, DEADLINE, LATER = 5.0, 10.0, 11.0
 FRAME_DAMAGE = 0.12
-"""Share of the mutants whose frame is spoiled, and not their message."""
+"""Fraction of the mutants whose frame is spoiled, and not their message."""
 POOL = FramePool()
 
 
 class FrameDamage(NamedTuple):
-    """What a frame's first eight bytes say.
+    """The content of a frame's first eight bytes.
 
     Attributes:
         size: That is announced; None for that of the mutant (or, unrepaired, of the seed).
@@ -163,7 +163,7 @@ class Asked:
         return pending
 
     def outcomes(self, mutant: Mutant) -> tuple[object, object]:
-        """Deliver the mutant and a good answer behind it; what became of both requests."""
+        """Deliver the mutant and a good response behind it; return both requests' outcomes."""
         answer: Answer = mutant.extra
         wrong = (self.first.correlation_id + answer.correlation) & 0xFFFFFFFF
         frame = struct.pack(">iI", answer.size, wrong) + mutant.data
@@ -189,7 +189,7 @@ class Frames:
         self._requests: dict[tuple[int, int], Request] = {}
 
     def mutant(self, source: random.Random) -> Mutant:
-        """All APIs and versions in turn, by chance."""
+        """A mutant of a random API and version."""
         seed = source.choice(source.choice(self._seeds))
         return answer_mutant(source, seed, self._others)
 
@@ -227,7 +227,7 @@ class Frames:
     def _judge_whole(
         self, mutant: Mutant, first: object, second: object, *, usable: bool
     ) -> Verdict:
-        """The frame was right: only its own request may fail, and the direct ways say the same."""
+        """The frame was right: only its own request may fail, and direct decoding agrees."""
         answer: Answer = mutant.extra
         if answer.copies == 1 and not (usable and isinstance(second, ApiVersionsResponse)):
             raise Broken(f"a whole frame spoiled its connection: {second!r}")
@@ -248,7 +248,7 @@ class Frames:
 
 
 def check_closed(connection: Connection, cause: type[KafkaError]) -> None:
-    """The connection ended, because of the bytes and not of the time."""
+    """Check that the connection ended because of the bytes, and not by a timeout."""
     error = connection.error
     if not isinstance(error, ConnectionLost) or not isinstance(error.__cause__, cause):
         raise Broken(f"the connection should have ended for {cause.__name__}: {error!r}")
@@ -272,14 +272,14 @@ def outcome_of(decode: object) -> object:
 
 
 def same(one: object, other: object) -> bool:
-    """Equal messages, or errors that say the same."""
+    """Equal messages, or errors with equal texts."""
     if isinstance(one, ProtocolError) and isinstance(other, ProtocolError):
         return (str(one), one.struct, one.field) == (str(other), other.struct, other.field)
     return type(one) is type(other) and (one == other or repr(one) == repr(other))
 
 
 def read_directly(seed: Seed, data: bytes, first: object) -> Verdict:
-    """Decode the answer without a connection; ``first`` is what came through one."""
+    """Decode the response without a connection; ``first`` is what came through one."""
     if isinstance(first, ProtocolError) and first.struct == "ResponseHeader":
         return Verdict("header refused", False)
     cls: type[Message] = api_versions.request_class(seed.key).RESPONSE

@@ -1,8 +1,8 @@
-"""ApiVersions answers, as the first thing that a peer says on a new connection.
+"""ApiVersions responses, as the first thing that a peer sends on a new connection.
 
-The answers of a lying broker come again and again until the connection is usable or closed, which
-must be so after a few of them, however the versions that it names go up and down. What is usable
-must then be able to say, of every API, in which version it is spoken.
+A false response is repeated until the connection is usable or closed, which must be so after a few
+of them, however the versions in it go up and down. A usable connection must then have a version,
+or a typed error, for every API.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ API_VERSIONS = ApiVersionsRequest.API_KEY
 UNSUPPORTED_VERSION = 35
 BODY_OFFSET = 4
 ROUNDS = 8
-"""Answers after which the handshake must be over: there are five versions to ask in."""
+"""Responses after which the handshake must be over: there are five versions to ask in."""
 CLASSES = [api_versions.request_class(api.key) for api in api_versions.ALL]
 
 
 def sound_answers() -> list[ApiVersionsResponse]:
-    """What brokers of several ages say."""
+    """The responses of brokers of several ages."""
     keys = [ApiVersion(api.key, api.min_version, api.max_version) for api in api_versions.ALL]
     fallback = ApiVersionsResponse(UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, 0, 3)])
     features = [SupportedFeatureKey("metadata.version", 1, 27)]
@@ -71,7 +71,7 @@ class Handshakes:
         return answer_mutant(source, source.choice(self._seeds), self._others)
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Say it on a new connection, as often as it takes."""
+        """Deliver it on a new connection, as often as it takes."""
         connection = new_connection()
         connection.opened(0.0, SETUP)
         answer = mutant.extra
@@ -102,16 +102,16 @@ class Handshakes:
 
 
 def was_read(connection: Connection) -> bool:
-    """Whether the error code, the first field, was read before the connection was given up."""
+    """Whether the error code, the first field, was read before the connection was closed."""
     cause = connection.error.__cause__ if connection.error is not None else None
     if not isinstance(cause, ProtocolError):
-        return True  # the whole answer was read, and it said no
+        return True  # the whole response was read, and has an error code
     in_body = cause.struct not in (None, "Frame", "ResponseHeader")
     return in_body and cause.offset is not None and cause.offset > BODY_OFFSET
 
 
 def ask_for_versions(connection: Connection) -> None:
-    """Which version of every API is spoken: one of ours, or a typed error."""
+    """Every API has a usable version of kclient's, or raises a typed error."""
     versions = connection.versions
     if versions is None:
         raise Broken("it is usable without versions")

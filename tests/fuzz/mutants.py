@@ -108,7 +108,7 @@ def mutant(source: random.Random, pool: list[bytes]) -> BatchMutant:
     data = bytearray(source.choice(pool))
     repair = source.random() < 0.5
     inside = repair and source.random() < 0.6
-    if source.random() < 0.1:  # in the place of a header: for the decoders' inner doors
+    if source.random() < 0.1:  # in the place of a header: for the decoders' inner functions
         varint = source.choice(VARINTS)
         return BatchMutant("varint in front", False, varint + data[source.choice((0, 61)) :])
     if inside and len(data) > HEADER_BYTES and data[MAGIC_AT] == 2:
@@ -122,7 +122,7 @@ def mutant(source: random.Random, pool: list[bytes]) -> BatchMutant:
 
 
 def spoil(source: random.Random, data: bytearray, start: int, pool: list[bytes]) -> str:
-    """Change ``data`` from ``start`` on in one of many ways, and say in which."""
+    """Change ``data`` from ``start`` on in one of many ways, and return its name."""
     if len(data) <= start:
         return "nothing left"
     at = source.randrange(start, len(data))

@@ -2,8 +2,8 @@
 
 Run as ``python -m tests.fuzz.portion TARGET SEED FIRST COUNT SCRATCH``. The last line of its output
 is the tally as JSON. A mutant that breaks something ends it with the seed, the number, the bytes
-and the command that repeats it; what ends the process itself (a segmentation fault, no memory, no
-end) is told by the number that stands in SCRATCH. With COUNT 1 and no SCRATCH it repeats one.
+and the command that repeats it; one that ends the process itself (a segmentation fault, no memory,
+no end) is known by the number in SCRATCH. With COUNT 1 and no SCRATCH it repeats one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.fuzz.targets import Broken, Mutant, Target, Verdict, source_of, targe
 HEADROOM_BYTES = 256 << 20
 """Address space that the process may take over what it has when it begins."""
 CPU_LIMIT = 2.0
-"""Seconds of CPU after which a mutant is one that hangs; the usual one takes a thousandth of it."""
+"""Seconds of CPU after which a mutant counts as hung; usual ones take a thousandth of it."""
 TRACED_EVERY = 8
 PER_BYTE = 64
 ONCE = 1 << 20
@@ -40,7 +40,7 @@ def hanging(*_: object) -> None:
 
 
 def limit_memory() -> None:
-    """Let an allocation by a lying size fail here, and not take the machine along."""
+    """Limit memory, so that an allocation of a false size fails without harming the machine."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + HEADROOM_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -94,7 +94,7 @@ def run(name: str, seed: int, first: int, count: int, scratch: Path | None) -> T
 
 
 def failure(name: str, seed: int, number: int, mutant: Mutant) -> str:
-    """What is told of a mutant that broke something."""
+    """The report on a mutant that broke something."""
     return (
         f"{traceback.format_exc()}\n"
         f"target {name}, seed {seed}, mutant {number}: {mutant.operator} "

@@ -1,4 +1,4 @@
-"""Hostile requests to the embedded broker: it answers, waits for more, or hangs up, and lives on.
+"""Hostile requests to the embedded broker: it responds, waits, or disconnects, and lives on.
 
 Each mutant meets a cluster of its own on virtual time. Afterwards the broker must serve another
 connection, and no handler may have failed: what it logs as an error is a defect, too.
@@ -34,7 +34,7 @@ from tests.unit.consumer.log_bytes import batch
 CLIENT_ID = b"fuzz"
 HEADER_BYTES = 10 + len(CLIENT_ID) + 1
 SECONDS = 40.0
-"""Virtual seconds that the broker has for an answer."""
+"""Virtual seconds within which the broker must respond."""
 HEADER_DAMAGE = 0.12
 TOPIC_ID = next(iter(random.Random(0).randbytes(16) for _ in "1"))
 
@@ -152,7 +152,7 @@ async def _meet(mutant: Mutant) -> Verdict:
 
 
 def reaches(mutant: Mutant) -> bool:
-    """Whether the first field of the body can be read; what the broker read it doesn't tell."""
+    """Whether the first field of the body can be read; the broker doesn't show how far it read."""
     frame = mutant.data[4 : 4 + struct.unpack_from(">i", mutant.data)[0]]
     try:
         header = decode_request_header(frame)

@@ -1,7 +1,7 @@
 """Metadata responses as a client takes them: raw, decoded and merged into its view in slices.
 
 A response that is refused leaves the view and the schedule as they were; one that is taken leaves
-a view that can be asked about everything; the honest answer behind it makes the client usable.
+a view on which every query works; the sound response behind it makes the client usable.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ METADATA = MetadataRequest.API_KEY
 TOPICS = ("flights", "planes")
 SOON, LATE = 5.0, 1e6
 BELIEVED_AFTER = 40
-"""Honest answers after which a client must have found its way out of any lie."""
+"""Sound responses after which a client must have recovered from any false one."""
 
 
 def honest(version: int) -> bytes:
-    """What a sound broker answers."""
+    """A sound broker's response."""
     flights = topic("flights", [(1, 4), (2, 5), (1, 6)], topic_id=A if version >= 10 else bytes(16))
     planes = topic(
         "planes", {2: (1, 1), 0: (2, 1), 1: (2, 1)}, topic_id=B if version >= 10 else bytes(16)
@@ -57,7 +57,7 @@ class Slices:
         return answer_mutant(source, source.choice(self._seeds), self._others)
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Through a connection, into a view that has seen an honest answer or is fresh."""
+        """Through a connection, into a view that has seen a sound response or is fresh."""
         seed = mutant.extra.seed
         connection = usable_connection(METADATA)
         first, _ = Asked(connection, seed, MetadataRequest(), raw=True).outcomes(mutant)
@@ -95,7 +95,7 @@ def wanting() -> MetadataState:
 
 
 def apply_response(state: MetadataState, body: memoryview, version: int) -> None:
-    """As ``Metadata.apply_response`` does it, without giving turns to a loop."""
+    """As ``Metadata.apply_response`` does it, without yielding to a loop."""
     ask = MetadataRefresh(TOPICS, True, 10**6)
     steps = state.apply_response_steps(
         ask, MetadataResponse.decode_steps(body, version), version, SOON
@@ -127,7 +127,7 @@ def look_at(state: MetadataState) -> None:
 
 
 def check_usable(state: MetadataState, version: int) -> None:
-    """Honest answers lead to the right leaders again."""
+    """Sound responses lead to the right leaders again."""
     for _ in range(BELIEVED_AFTER):
         apply_response(state, memoryview(honest(version)), version)
         view = state.view

@@ -9,7 +9,7 @@ from tests.fuzz.targets import Mutant, Verdict
 
 
 class Tally:
-    """What became of how many mutants.
+    """The counts of mutants by their outcome.
 
     Attributes:
         counts: (target, operator, outcome) -> how many.

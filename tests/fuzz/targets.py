@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant.
+    """The outcome of a mutant.
 
     Attributes:
         outcome: In a few words.

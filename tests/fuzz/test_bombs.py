@@ -1,4 +1,4 @@
-"""Twenty decompression bombs, met by whole consumers: an error that says where, and no memory.
+"""Twenty decompression bombs, met by whole consumers: an error that names the place, no memory.
 
 512 MiB or more in a few bytes to a few MiB; each in a process of its own, whose memory is measured.
 """
@@ -29,7 +29,7 @@ MOST_SECONDS = 2.0
 
 
 @pytest.mark.parametrize(("codec", "kind"), PAYLOADS, ids=lambda part: part.replace(" ", "-"))
-def test_a_bomb_is_an_error_that_says_where_and_takes_no_memory(codec: str, kind: str) -> None:
+def test_a_bomb_is_an_error_that_names_its_place_and_takes_no_memory(codec: str, kind: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz.bombs", codec, kind],
         cwd=PROJECT,
@@ -54,7 +54,7 @@ def test_there_are_twenty() -> None:
     assert len(PAYLOADS) == 20
 
 
-def test_a_bomb_that_nobody_seeks_past_is_not_fetched_all_the_time() -> None:
+def test_a_bomb_at_the_position_is_not_fetched_all_the_time() -> None:
     """Backed off to a fetch a second, however often poll is called."""
     sent, errors = run_virtually(_stay_at(as_batch(Compression.LZ4, lz4_zeros(4 * MIB))))
     assert 30 <= sent <= 60 + 10

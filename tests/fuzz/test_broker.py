@@ -1,4 +1,4 @@
-"""The target that lets mutants meet one broker finds what there is to be found."""
+"""The target that sends mutants to one broker finds planted defects."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_handler_that_fails_on_some_requests(monkeypatch: pytest.MonkeyPatch) 
         judge_many()
 
 
-def test_a_handler_that_never_answers_some_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_never_responds_to_some_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = HANDLERS[3]
 
     def handle(call: Any, request: Any) -> Any:

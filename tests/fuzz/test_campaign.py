@@ -1,4 +1,4 @@
-"""The fuzzer finds what there is to be found, and says how to find it again."""
+"""The fuzzer finds planted defects, and reports how to find them again."""
 
 from __future__ import annotations
 

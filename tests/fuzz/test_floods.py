@@ -1,7 +1,7 @@
 """A hundred bad connections at once, over sockets: others are served, and memory is bounded.
 
-Half-open frames, a byte at a time, requests without end whose answers nobody reads, sessions and
-groups without end; and mutants over sockets, as those of ``broker`` meet a network in memory.
+Half-open frames, a byte at a time, endless requests whose responses aren't read, endless sessions
+and groups; and mutants over sockets, as those of ``broker`` use a network in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OTHERS = "others"
 """The topic of those that are served; a mutant may delete the one that it names."""
 MIB = 1 << 20
 HELD = "held"
-"""Client id of requests that a fault holds, until the bad ones are gone."""
+"""Client id of requests that a fault holds, until the bad ones have disconnected."""
 ASKED = cast(Request, ApiVersionsRequest())
 MUTANTS_BY_SOCKET = 2_000
 
@@ -152,13 +152,13 @@ async def byte_by_byte(bad: Bad, number: int) -> None:
 
 
 async def unread_answers(bad: Bad, number: int) -> None:
-    asked = fetch("t", 2, partition_max_bytes=1)  # an answer has 100 kB
+    asked = fetch("t", 2, partition_max_bytes=1)  # a response has 100 kB
     await bad.push_until_stalled(encode_request(asked, 12, 1, "x") * 500, 8 * MIB)
     assert bad.stalled, "the broker took 8 MiB of requests from a peer that reads no answer"
 
 
 async def unread_fetches(bad: Bad, number: int) -> None:
-    asked = fetch("t", 1)  # an answer has 1 MiB
+    asked = fetch("t", 1)  # a response has 1 MiB
     await bad.push_until_stalled(encode_request(asked, 12, 1, "x") * 500, 8 * MIB)
     assert bad.stalled
 

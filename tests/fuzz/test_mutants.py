@@ -1,8 +1,8 @@
 """200,000 mutants with fixed seeds: typed errors, bounded time and memory, both builds agree.
 
-Each target's docstring says what must hold for its mutants. Here is checked that the run was worth
-something: that mutants got past the first checks, that there were some of each kind, and that
-neither all were refused nor all went through.
+Each target's docstring has the invariants of its mutants. Here is checked that the run was not
+vacuous: that mutants got past the first checks, that there were some of each kind, and that neither
+all were refused nor all went through.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dense and hostile responses of every API: work and memory grow with the bytes, and no faster.
 
 The two arrays of each that cost most for their bytes, full of the smallest elements; sound, and
-with one byte missing at the end, so that the fault is looked for. Work is counted in byte code
-instructions: that is the same on every machine.
+with one byte missing at the end, so that the decoder has to locate the fault. Work is counted in
+byte code instructions, which are the same on every machine.
 """
 
 from __future__ import annotations

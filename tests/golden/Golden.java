@@ -23,15 +23,15 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
 import org.apache.kafka.common.protocol.types.Type;
 
 /**
- * Kafka's side of the golden tests: answers lines on stdin with lines on stdout, cells separated by
- * tabs. The random bytes come from Kafka's schemas; Kafka's generated class reads them, and what it
- * writes again is the golden answer, with the JSON that Kafka makes of it.
+ * Kafka's side of the golden tests: prints lines on stdout for lines on stdin, with tabs between
+ * cells. The random bytes come from Kafka's schemas; Kafka's generated class reads them, and what it
+ * writes again is the golden result, with the JSON that Kafka makes of it.
  *
  *   apis                      -> api, key, name, lowest, highest stable version; one line each
  *   make CLASS VERSION SEED   -> made, hex, JSON; made from Kafka's own schema
  *   echo CLASS VERSION HEX    -> made, hex, JSON of those bytes, read and written by Kafka
  *
- * The last two answer "unsupported" where this release lacks the version.
+ * The last two print "unsupported" where this release lacks the version.
  */
 public class Golden {
     private static final String PIECES = "abcXYZ019 ._-äß€漢𝄞\u0000\n";

@@ -1,6 +1,6 @@
-"""Asks Kafka's own classes: runs ``Golden.java`` on the jars of one release.
+"""Calls Kafka's own classes: runs ``Golden.java`` on the jars of one release.
 
-A question is a line (see there), and all questions of a test run go to one process, since a JVM
+A request is a line (see there), and all requests of a test run go to one process, since a JVM
 takes a second to start. Missing tools are errors: a golden test that is skipped proves nothing.
 """
 
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def java_class(message: type[Message]) -> str:
-    """The name of Kafka's class for one of ours."""
+    """The name of Kafka's class for a message class of kclient."""
     name = message.__name__
     if issubclass(message, LogRecord):
         package = _LOG_PACKAGES[message.__module__.rpartition(".")[2]]
@@ -46,7 +46,7 @@ def java_class(message: type[Message]) -> str:
 
 
 def ask(release: str, questions: Sequence[str]) -> list[str]:
-    """The lines that ``Golden.java`` answers on the jars of ``release``."""
+    """The lines that ``Golden.java`` returns on the jars of ``release``."""
     jars = os.pathsep.join(str(jar) for jar in class_path(release))
     done = subprocess.run(
         [java(), "-XX:TieredStopAtLevel=1", "-cp", jars, str(_PROGRAM)],
@@ -63,7 +63,7 @@ def ask(release: str, questions: Sequence[str]) -> list[str]:
 
 
 def answer_of(line: str) -> Answer | None:
-    """An answer to ``make`` or ``echo``; None where the release lacks the version."""
+    """A result of ``make`` or ``echo``; None where the release lacks the version."""
     if line == "unsupported":
         return None
     word, data, text = line.split("\t", 2)
@@ -73,7 +73,7 @@ def answer_of(line: str) -> Answer | None:
 
 
 def ask_either(questions: Sequence[str]) -> list[Answer]:
-    """One answer a question: of the newer release, or of the older for versions it dropped."""
+    """One result per question: of the newer release, or of the older for versions it dropped."""
     answers = [answer_of(line) for line in ask(NEWER, questions)]
     open_ones = [index for index, answer in enumerate(answers) if answer is None]
     for index, line in zip(open_ones, ask(OLDER, [questions[i] for i in open_ones]), strict=True):

@@ -1,4 +1,4 @@
-"""We speak the APIs of both Kafka releases, in every stable version, or know them by name."""
+"""kclient has the APIs of both Kafka releases, in every stable version, or knows their names."""
 
 from __future__ import annotations
 

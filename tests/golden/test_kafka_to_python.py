@@ -1,4 +1,4 @@
-"""What Kafka writes we read to the same values, and write again to the same bytes."""
+"""kclient reads what Kafka writes to the same values, and writes it to the same bytes."""
 
 from __future__ import annotations
 

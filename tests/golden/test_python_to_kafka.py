@@ -1,4 +1,4 @@
-"""What we write Kafka reads to the same values, and writes again to the same bytes."""
+"""Kafka reads what kclient writes to the same values, and writes it to the same bytes."""
 
 from __future__ import annotations
 

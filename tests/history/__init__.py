@@ -1,9 +1,9 @@
-"""A history checker: what clients did and were told, held against what the logs have in the end.
+"""A history checker: compares clients' calls and their outcomes with the final logs.
 
-``record`` takes down a run, ``writes`` and ``reads`` look for what must never be, ``violations``
-names it, ``checker`` puts it together. After Jepsen's ``jepsen.tests.kafka``. Used by the
-simulation in ``tests/virtual`` and by whoever breaks a cluster under running clients. It must not
-import a client: it sees plain values only, so that it can't share a client's mistakes.
+``record`` records a run, ``writes`` and ``reads`` find violations, ``violations`` names their
+kinds, ``checker`` puts it together. After Jepsen's ``jepsen.tests.kafka``. Used by the simulation
+in ``tests/virtual`` and by tests that break a cluster under running clients. It must not import a
+client: it sees plain values only, so that it can't share a client's mistakes.
 """
 
 from tests.history.checker import check

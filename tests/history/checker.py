@@ -1,4 +1,4 @@
-"""``check``: one history against the logs as they are in the end. The door of this package."""
+"""``check``: one history against the final logs. The entry point of this package."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.history.writes import check_writes
 def check(
     history: History, logs: Logs, *, finished: Mapping[str, Sequence[Place]] | None = None
 ) -> Report:
-    """Say what is wrong.
+    """Return what is wrong.
 
     Args:
         history: What happened.
-        logs: All records of all partitions, in order, as they are in the end.
-        finished: By consumer, the partitions that it read until nothing more came, after all was
-            well again: nothing may be left for it there.
+        logs: All records of all partitions, in order, at the end of the run.
+        finished: By consumer, the partitions that it read until nothing more came, after the last
+            fault was over: nothing may be left for it there.
 
     Raises:
         ValueError: The history can't be judged: two sends have the same value.

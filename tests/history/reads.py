@@ -1,8 +1,8 @@
-"""What is wrong with the reads of a history: each consumer's steps held against all logs.
+"""What is wrong with the reads of a history: each consumer's steps against all logs.
 
 A consumer that was placed at an offset must be given every record from there on, once, in order,
-until it is placed elsewhere. A seek to the end places it at an offset that nobody knows, though
-not below what was acknowledged before; from the first record it is given, all is as above.
+until it is placed elsewhere. A seek to the end places it at an unknown offset, though not below
+what was acknowledged before; from the first record that it is given, the same holds.
 """
 
 from __future__ import annotations

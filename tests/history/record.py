@@ -1,7 +1,7 @@
-"""Taking down a run: who sent what, what they were told, what consumers did and were given.
+"""The record of a run: the sends and their outcomes, what consumers did and were given.
 
 The workload calls ``History`` as things happen; events are numbered in that order and kept as
-values. The value of each record must be unique: it is what a record is known by. Nothing is judged
+values. The value of each record must be unique, as it identifies the record. Nothing is judged
 here.
 """
 
@@ -36,11 +36,11 @@ class Written(NamedTuple):
 
 
 Logs: TypeAlias = Mapping[Place, Sequence[Written]]
-"""All records of all partitions, in order, as they are in the end."""
+"""All records of all partitions, in order, at the end of the run."""
 
 
 class Outcome(enum.Enum):
-    """What a sender was told."""
+    """The outcome of a send, as its sender saw it."""
 
     PENDING = "nothing yet"
     OK = "it is written"
@@ -50,18 +50,18 @@ class Outcome(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One record on its way out.
+    """One record that was sent.
 
     Attributes:
-        producer: Who sends it.
+        producer: The sender.
         topic: Where to.
-        partition: Which one was asked for; None where the client may choose.
+        partition: The requested one; None where the client may choose.
         invoked: Number of the event of the call.
         taken: Number of the event behind which the client has it; None if that is not known.
             A record that is sent behind that may not overtake it.
-        resolved: Number of the event that told the outcome.
-        at: Where it was said to be, the offset -1 where unknown; None without an answer.
-        again: How often an outcome was told after the first time.
+        resolved: Number of the event that reported the outcome.
+        at: The reported place, the offset -1 where unknown; None without an acknowledgement.
+        again: How often an outcome was reported after the first time.
     """
 
     producer: str
@@ -89,7 +89,7 @@ class Send:
 
 
 class Seek(NamedTuple):
-    """A consumer was told to go on somewhere: at an offset, or at the ``END`` of that time."""
+    """A consumer was placed somewhere: at an offset, or at the ``END`` at that time."""
 
     consumer: str
     place: Place
@@ -97,7 +97,7 @@ class Seek(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A consumer was told to give no more records of a partition, or to go on."""
+    """A partition of a consumer was paused or resumed."""
 
     consumer: str
     place: Place
@@ -113,7 +113,7 @@ class Delivered(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A consumer said where it stands."""
+    """A consumer reported its position."""
 
     consumer: str
     place: Place
@@ -121,7 +121,7 @@ class Position(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A sender was told that its record is written at an offset."""
+    """A record was acknowledged to its sender, at an offset."""
 
     place: Place
     offset: int
@@ -239,7 +239,7 @@ class History:
             self._event(Delivered(consumer, place, record))
 
     def position(self, consumer: str, place: Place, offset: int) -> None:
-        """``consumer`` says that the next record of ``place`` is at or behind ``offset``."""
+        """``consumer`` reports that the next record of ``place`` is at or behind ``offset``."""
         self._event(Position(consumer, place, offset))
 
     def _event(self, event: Event) -> None:
@@ -249,7 +249,7 @@ class History:
     # Both.
 
     def note(self, text: str) -> None:
-        """Something else worth to be in the trace, such as a fault."""
+        """Add another line to the trace, such as a fault."""
         self._note(f"-- {text}")
 
     def _note(self, text: str) -> int:

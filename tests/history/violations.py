@@ -1,6 +1,6 @@
 """What can be wrong with a history: the kinds of violations, and the report of a check.
 
-Made by ``writes`` and ``reads``, shown by whoever ran the check. Values only.
+Made by ``writes`` and ``reads``, shown by the caller of the check. Values only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHOWN = 5
 
 
 class Kind(enum.Enum):
-    """What must never be."""
+    """The kinds of violations."""
 
     LOST_WRITE = "a record was acknowledged and is not in the log"
     DUPLICATE = "a record of an idempotent producer is in the log more than once"
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that must never be, and where."""
+    """One violation, and where."""
 
     kind: Kind
     text: str
@@ -55,7 +55,7 @@ class Report:
         written: Records of the history that are in the logs.
         acknowledged: Sends that were acknowledged.
         failed: Sends that definitely did not happen.
-        unknown: Sends of which nobody knows.
+        unknown: Sends without a definite outcome.
         delivered: Records that were given to consumers.
     """
 
@@ -67,16 +67,16 @@ class Report:
     delivered: int = 0
 
     def add(self, kind: Kind, text: str) -> None:
-        """Something is wrong."""
+        """Add a violation."""
         self.violations.append(Violation(kind, text))
 
     @property
     def kinds(self) -> set[Kind]:
-        """The kinds of what was found."""
+        """The kinds of violations that were found."""
         return {violation.kind for violation in self.violations}
 
     def __bool__(self) -> bool:
-        """Whether all is well."""
+        """Whether nothing was found."""
         return not self.violations
 
     def __str__(self) -> str:

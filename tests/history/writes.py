@@ -1,8 +1,8 @@
-"""What is wrong with the writes of a history: each send held against all logs. No state.
+"""What is wrong with the writes of a history: each send against all logs. No state.
 
-Duplicates and order are asked of idempotent producers only. Order: a record that the client had
+Duplicates and order are checked for idempotent producers only. Order: a record that the client had
 before another one was sent must lie before it, where both are written to the same partition; a
-sender that waited for room and one that came meanwhile may go in either order.
+send that waited for memory and one that came meanwhile may go in either order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _check_send(
 
 
 def _check_told(send: Send, found: Found, logs: Logs, report: Report) -> None:
-    """The offset that was told must be the record's."""
+    """The reported offset must be the record's."""
     if send.at is None or send.at[1] < 0:
         return
     place, offset = send.at
@@ -90,7 +90,7 @@ def _check_order(
     senders: Mapping[bytes | None, Send],
     report: Report,
 ) -> None:
-    """No record may lie behind one that was sent after the client had the former."""
+    """A record must not lie behind one that was sent after the client had taken it."""
     latest: dict[str, Send] = {}
     seen: set[bytes | None] = set()
     for record in records:

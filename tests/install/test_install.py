@@ -1,4 +1,4 @@
-"""Installs a source distribution in several ways; each must work and say what it is, or fail.
+"""Installs a source distribution in several ways; each must work and name its build, or fail.
 
 Each install goes into a directory of its own and is used by a fresh interpreter, which sees neither
 this working tree nor its compiled files.
@@ -43,7 +43,7 @@ print(record.IMPLEMENTATION)
 def run(
     command: list[str], environment: dict[str, str], where: Path, *, succeeds: bool = True
 ) -> str:
-    """Run a command to its end and return what it said; fails with all of it."""
+    """Run a command to its end and return its output; fails with all of it."""
     done = subprocess.run(
         command,
         cwd=where,
@@ -62,7 +62,7 @@ def run(
 def clean_environment(**changes: str) -> dict[str, str]:
     """The environment without what would steer a build, and with `changes`.
 
-    Builds are asked to be quick: how fast their outcome is, other tests say.
+    Builds are made quickly, not optimized: other tests measure their speed.
     """
     steering = {"CC", "CFLAGS", "KCLIENT_PURE", "PYTHONPATH"}
     kept = {key: value for key, value in os.environ.items() if key not in steering}
@@ -105,7 +105,7 @@ def install(source: Path, where: Path, **environment: str) -> tuple[Path, Path]:
 
 
 def implementation(target: Path) -> str:
-    """Use the installed package in a fresh interpreter; returns which build it says it is."""
+    """Use the installed package in a fresh interpreter; returns the build that it names."""
     environment = clean_environment(PYTHONPATH=str(target))
     code = EXERCISE.format(target=str(target))
     return run([sys.executable, "-c", code], environment, target).strip()
@@ -116,7 +116,7 @@ def test_with_a_compiler_the_record_path_is_compiled(source: Path, tmp_path: Pat
     assert implementation(target) == "cython"
 
 
-def test_without_a_compiler_the_pure_build_works_and_says_so(source: Path, tmp_path: Path) -> None:
+def test_without_a_compiler_the_pure_build_works_and_is_named(source: Path, tmp_path: Path) -> None:
     _, target = install(source, tmp_path, CC="/no/such/compiler")
     assert implementation(target) == "pure"
     assert not list(target.rglob("kclient/**/*.so"))

@@ -1,10 +1,10 @@
-"""``python -m tests.mixed``: groups of kclient and other clients, and what became of them.
+"""``python -m tests.mixed``: run groups of kclient and other clients, and report the outcome.
 
     python -m tests.mixed                          # every client leaves, dies and freezes
     python -m tests.mixed --short                  # as in CI
     python -m tests.mixed --assignors range --broker 4.3.0|embedded|HOST:PORT
 
-Ends with 0 if every record was read, every partition owned once, and nobody was stuck or slow.
+Ends with 0 if every record was read, every partition owned once, and no member was stuck or slow.
 """
 
 from __future__ import annotations

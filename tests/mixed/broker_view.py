@@ -1,7 +1,7 @@
-"""What the coordinator of a group says of it: its state, and who was given what.
+"""A group as its coordinator describes it: its state, and the assignments of its members.
 
-``scenario`` asks again and again. It speaks over a connection of its own and reads assignments by
-hand, as the clients under test must not vouch for themselves.
+``scenario`` polls it. It uses a connection of its own and decodes assignments by hand, so that the
+clients under test don't vouch for themselves.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class GroupView:
         self._connection = None
 
     def coordinator(self) -> tuple[str, int] | None:
-        """Where the coordinator was last; None where nobody knew it."""
+        """The last address of the coordinator; None where no broker knew it."""
         if self._connection is None and self.look() is None:
             return None
         return self._at
 
     def look(self) -> Seen | None:
-        """The group now; None where nobody can say."""
+        """The group now; None where no broker can describe it."""
         try:
             if self._connection is None:
                 self._connection = self._find()

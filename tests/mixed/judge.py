@@ -1,8 +1,8 @@
-"""Says what is wrong with what the members of a group did. Sans-IO; knows no process or broker.
+"""Finds what is wrong with what the members of a group did. Sans-IO; knows no process or broker.
 
 ``scenario`` calls it in the end. Records may be read twice, since a group reads at least once; none
-may be left out, by the group or by one member while it owns a partition, and nobody may own what
-another one does.
+may be left out, by the group or by one member while it owns a partition, and no two members may own
+the same partition.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.mixed.ledger import Ledger, Run, Span
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A member that was stopped or told to leave: what it owned may be others' from then on."""
+    """A member that was stopped or asked to leave: others may own its partitions from then on."""
 
     member: str
     since: float
 
 
 def missing(reads: Iterable[Run], end: int) -> list[tuple[int, int]]:
-    """The offsets below ``end`` that nobody read, as (first, last)."""
+    """The offsets below ``end`` that no member read, as (first, last)."""
     found, due = [], 0
     for run in sorted(reads, key=lambda one: one.first):
         if run.first > due:
@@ -37,7 +37,7 @@ def missing(reads: Iterable[Run], end: int) -> list[tuple[int, int]]:
 
 
 def skips(span: Span) -> list[str]:
-    """Where a member went on behind records that it had not been given; going back is allowed."""
+    """Where a member skipped records that it had not been given; going back is allowed."""
     found, due = [], None
     for run in span.runs:
         if due is not None and run.first > due:
@@ -86,8 +86,8 @@ def wrongs(
     Args:
         ledger: Closed.
         ends: Where the partitions end.
-        absences: Who was stopped when.
-        exact: The members that say to the moment what they own.
+        absences: Which member was stopped when.
+        exact: The members whose reports on ownership are exact in time.
     """
     found = []
     for partition, end in ends.items():

@@ -1,7 +1,7 @@
-"""What the members of one group told: what they own, since when, and which records they read.
+"""The reports of one group's members: what they own, since when, and which records they read.
 
-``process`` writes lines into it as they come, ``scenario`` looks at it, ``judge`` reads it in the
-end. Times are those of the monotonic clock, which all processes share. It judges nothing.
+``process`` adds lines as they come, ``scenario`` looks at it, ``judge`` reads it in the end. Times
+are those of the monotonic clock, which all processes have in common. It judges nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records of a partition that a member was handed over, one after the other."""
+    """Consecutive records of a partition that a member was given."""
 
     at: float
     member: str
@@ -24,7 +24,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A member's ownership of a partition, as it told it."""
+    """A member's ownership of a partition, as it reported it."""
 
     member: str
     partition: int
@@ -40,15 +40,16 @@ class _Open:
 
 
 class Ledger:
-    """Everything that was told.
+    """Everything that members reported.
 
     Attributes:
         reads: Partition -> the runs of all members, as they came.
         latest: Member and partition -> the run that came last.
         spans: Ownerships that are over; `close` ends the others.
-        errors: What members told of errors.
-        led: How often a member that tells it was assigned partitions by itself, as it led.
-        up: Since when the programs of members run that say so: their start is the machine's time.
+        errors: Errors that members reported.
+        led: How often a member reported that it computed its assignment itself, as the leader.
+        up: Member -> since when its program runs, if it reports that: starting it is the machine's
+            time.
         tail: Member -> the last lines that weren't about records.
     """
 
@@ -64,7 +65,7 @@ class Ledger:
         self._begun: list[float] = []
 
     def owned(self, member: str) -> frozenset[int] | None:
-        """What a member says it owns; None if it tells nothing of that kind."""
+        """What a member reports to own; None if it reports nothing of that kind."""
         have = self._open.get(member)
         return None if have is None else frozenset(have)
 
@@ -81,14 +82,14 @@ class Ledger:
                 self._begun.append(at)
 
     def gone(self, member: str, at: float, partitions: Iterable[int]) -> None:
-        """It has given partitions up, or lost them."""
+        """Partitions were revoked from it, or lost."""
         have = self._open.setdefault(member, {})
         for partition in partitions:
             if (one := have.pop(partition, None)) is not None:
                 self.spans.append(Span(member, partition, one.since, at, tuple(one.runs)))
 
     def read(self, member: str, at: float, partition: int, first: int, last: int) -> None:
-        """It was handed records over."""
+        """It got records."""
         run = Run(at, member, first, last)
         self.reads[partition].append(run)
         self.latest[member, partition] = run
@@ -101,7 +102,7 @@ class Ledger:
         self.errors.append((at, member, text))
 
     def ended(self, member: str, at: float) -> None:
-        """Its process is gone, so it owns nothing."""
+        """Its process has ended, so it owns nothing."""
         if member in self._open:
             self.gone(member, at, list(self._open[member]))
             del self._open[member]

@@ -1,7 +1,7 @@
-"""How long the machine held a thread up that wanted to run: what a noisy one adds to a recovery.
+"""How long the machine delayed a runnable thread: what a noisy one adds to a recovery.
 
 Bounds on times are those of clients and brokers; what the machine itself took is added to them. It
-asks nobody but the clock.
+reads the clock only.
 """
 
 from __future__ import annotations

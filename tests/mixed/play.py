@@ -1,7 +1,8 @@
-"""What happens to a group of several clients, in which order: the play of CI, and a long one.
+"""The order of events for a group of several clients: the play of CI, and a long one.
 
-``run`` calls `play`. Who joins first leads: a foreign client at first; then, once that is killed,
-whoever the coordinator takes; and in the end a member of kclient, which was alone for a moment.
+``run`` calls `play`. The member that joins first leads: a foreign client at first; then, once that
+is killed, the coordinator's choice; and in the end a member of kclient, which was alone for a
+moment.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.mixed.scenario import Scenario
 
 OURS = "kclient"
 WAYS = ("poll", "iterate", "run")
-"""How members of kclient read and commit, in turn."""
+"""How members of kclient read and commit, round robin."""
 
 
 async def play(scene: Scenario, ours: int, foreign: Sequence[str], *, long: bool) -> None:
@@ -91,7 +92,7 @@ class _Cast:
         await self._scene.settled(f"kill -9 of {member}", began)
 
     async def freeze(self, client: str) -> None:
-        """A member is stopped until the group has gone on without it."""
+        """A member is stopped until the group has recovered without it."""
         member, began = self._of(client), time.monotonic()
         self._scene.freeze(member)
         self._frozen = member

@@ -1,6 +1,6 @@
-"""One member: its process, the signals that it gets, and the lines that it tells into a ledger.
+"""One member: its process, the signals that it gets, and the lines that it reports to a ledger.
 
-``scenario`` starts members by the name of their client. Python's tell the lines of
+``scenario`` starts members by the name of their client. Python's report in the lines of
 ``members.telling``; Java's are Apache Kafka's own tools, whose output is read as it is. A process
 is ended by its pid, and only if it was started here.
 """
@@ -32,7 +32,7 @@ _JAVA_OPTIONS = (
 )
 _TOOLS = "org.apache.kafka.tools."
 _LEAVING = 20.0
-"""Seconds until a member that was asked to leave is gone."""
+"""Seconds within which a member that was asked to leave has ended."""
 _CONSOLE = re.compile(r"Partition:(\d+)\tOffset:(\d+)")
 _LINE_LIMIT = 1024 * 1024
 
@@ -44,7 +44,7 @@ class Settings:
     Attributes:
         session: Seconds.
         heartbeat: Seconds.
-        request_timeout: Seconds that kclient and librdkafka wait for an answer.
+        request_timeout: Seconds that kclient and librdkafka wait for a response.
     """
 
     bootstrap: str
@@ -118,18 +118,18 @@ class Member:
         self.frozen = False
 
     def ask(self) -> None:
-        """Have a member of kclient tell how it sees itself; others know no such question."""
+        """Have a member of kclient report its health; others can't do that."""
         if self.client == "kclient" and self.alive and not self.frozen:
             self._signal(signal.SIGUSR1)
 
     async def kill(self) -> None:
-        """End it by SIGKILL; returns when it is gone and all that it told is read."""
+        """End it by SIGKILL; returns when it has ended and all that it reported is read."""
         if self.alive:
             self._signal(signal.SIGKILL)
         await self._gone()
 
     async def leave(self) -> int:
-        """Ask it to leave; returns its exit status once it is gone.
+        """Ask it to leave; returns its exit status once it has ended.
 
         Raises:
             TimeoutError: It didn't; it was killed then.
@@ -146,7 +146,7 @@ class Member:
             raise TimeoutError(f"{self} didn't leave in {_LEAVING:g} s") from None
 
     def last_words(self) -> str:
-        """The end of its standard error, and of what it told beside records."""
+        """The end of its standard error, and of its reports on other things than records."""
         said = self._errors.read_text(errors="replace")[-1500:] if self._errors.exists() else ""
         return "\n".join([*self._ledger.tail[self.name], said])
 

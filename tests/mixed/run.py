@@ -49,7 +49,7 @@ class Wishes:
 def run(
     bootstrap: str, assignors: Sequence[str], wishes: Wishes, tell: Callable[[str], object]
 ) -> dict[str, Outcome]:
-    """Assignor -> what became of its group; blocks."""
+    """Run the groups: assignor -> the outcome of its group; blocks."""
     return asyncio.run(_run(bootstrap, assignors, wishes, tell))
 
 

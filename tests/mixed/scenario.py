@@ -1,8 +1,8 @@
 """One group and what happens to it: members come, leave, die and freeze, and it must recover.
 
-``play`` and the group storm say what happens next. After each blow `settled` waits until the group
-is whole: the coordinator and the members agree on who owns what, every live member is there, each
-partition is owned once, and each owner has read a record that was written since.
+``play`` and the group storm decide what happens next. After each blow `settled` waits until the
+group is whole: the coordinator and the members agree on the owners, every live member has joined,
+each partition is owned once, and each owner has read a record that was written since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOOK = 0.1
 _DRAIN = 30.0
 _ANSWER = 1.0
 INEXACT = ("java_verifiable",)
-"""Clients that tell what they own, but not when."""
+"""Clients that report what they own, but not since when."""
 
 
 class Stuck(AssertionError):
@@ -38,13 +38,13 @@ class Stuck(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """Something that happened to a group, and how long it took until all was well again.
+    """Something that happened to a group, and how long its recovery took.
 
     Attributes:
-        held: Seconds that the machine held a thread up meanwhile.
-        bounded: Whether the bound of recoveries is for it: not where a program has to start first.
-        moved: How often a partition was given to a member meanwhile; rebalances that are eager
-            give all of them out anew.
+        held: Seconds by which the machine delayed a thread meanwhile.
+        bounded: Whether the bound of recoveries applies: not where a program has to start first.
+        moved: How often a partition was assigned to a member meanwhile; eager rebalances reassign
+            all of them.
     """
 
     what: str
@@ -56,13 +56,13 @@ class Blow:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a group.
+    """The outcome of a group.
 
     Attributes:
         repeated: Records that were read more than once.
         led: Rebalances that a member of kclient led.
         silence: Seconds; see `judge.silence`.
-        errors: What members told of errors.
+        errors: Errors that members reported.
     """
 
     group: str
@@ -99,18 +99,18 @@ class Outcome:
 
 
 class Scenario:
-    """A group under way.
+    """A running group.
 
     Args:
         settings: Of all its members.
         partitions: How many the topic has.
-        writer: Writes to it all the while; somebody else's, as it may serve several groups.
-        folder: For what members say.
+        writer: Writes to it all the while; owned by the caller, as it may serve several groups.
+        folder: For the output of members.
         tell: Is given a line now and then.
 
     Attributes:
         members: The live ones, by name.
-        view: What the coordinator says.
+        view: The group as its coordinator describes it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Scenario:
         return member
 
     async def up(self, members: Sequence[Member]) -> float:
-        """When the last of some members' programs ran, which takes as long as the machine likes.
+        """Wait for the programs of members to run; return when the last one did.
 
         Raises:
             Stuck: One ended before.
@@ -163,7 +163,8 @@ class Scenario:
     async def leave(self, member: Member) -> None:
         """Have a member leave; it has to end well.
 
-        Other clients than ours leave before they say that nothing is theirs, or don't say it.
+        Clients other than kclient leave before they report that they own nothing, or don't report
+        it.
         """
         if member.client != "kclient":
             self._absences.append(Absence(member.name, time.monotonic()))
@@ -249,7 +250,7 @@ class Scenario:
         return self.judged()
 
     def judged(self) -> Outcome:
-        """What became of it."""
+        """Judge, and return the outcome."""
         self.ledger.close()
         outcome, ends = self.outcome, self._writer.ends()
         exact = [name for name, client in self._tellers.items() if client not in INEXACT]
@@ -301,7 +302,7 @@ class Scenario:
         return any(fresh(partition, at, since) for at in latest)
 
     async def _words(self) -> str:
-        """What the members have to say, those of kclient also of themselves."""
+        """The members' last output, and the health of those of kclient."""
         for one in self.members.values():
             one.ask()
         await asyncio.sleep(_ANSWER)

@@ -33,7 +33,7 @@ def span(member: str, since: float, until: float, *runs: Run) -> Span:
         ([run(0, 9), run(2, 3)], 10, []),
     ],
 )
-def test_offsets_that_nobody_read_are_found(
+def test_offsets_that_no_member_read_are_found(
     reads: list[Run], end: int, lost: list[tuple[int, int]]
 ) -> None:
     assert missing(reads, end) == lost
@@ -44,7 +44,7 @@ def test_a_member_that_goes_on_behind_a_gap_has_skipped_it() -> None:
     assert not skips(span("a", 0.0, 9.0, run(5, 7), run(6, 9), run(10, 11)))
 
 
-def test_a_gap_that_somebody_else_reads_is_a_skip_still() -> None:
+def test_a_gap_that_another_member_reads_is_a_skip_still() -> None:
     ledger = Ledger()
     ledger.assigned("a", 1.0, [0])
     ledger.read("a", 1.1, 0, 0, 3)
@@ -93,7 +93,7 @@ def test_records_that_were_read_again_are_counted() -> None:
     assert repeated(ledger, {0: 7, 1: 4}) == 2
 
 
-def test_what_a_member_owns_follows_what_it_tells() -> None:
+def test_what_a_member_owns_follows_its_reports() -> None:
     ledger = Ledger()
     assert ledger.owned("a") is None
     ledger.gone("a", 1.0, [])
@@ -123,7 +123,7 @@ def test_a_blow_is_slow_beyond_the_session_the_grace_and_what_the_machine_took()
     assert [text.partition(":")[0] for text in outcome.slow()] == ["slow"]
 
 
-def test_records_are_told_as_runs_without_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_reported_as_runs_without_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
     tell_read([(0, 1), (1, 7), (0, 2), (0, 4), (1, 8), (0, 5)])
     tell_read([])
     (line,) = capsys.readouterr().out.splitlines()

@@ -1,7 +1,7 @@
-"""Groups of kclient and other clients: all records read, every partition owned once, nobody stuck.
+"""Groups of kclient and other clients: all records read, partitions owned once, no member stuck.
 
 With `--broker 4.3.0` on Apache Kafka, by default on the embedded cluster. The groups of all
-assignors play at the same time; the first test waits for them.
+assignors run at the same time; the first test waits for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.mixed.scenario import Outcome
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest) -> dict[str, Outcome]:
-    """Assignor -> what became of its group."""
+    """Assignor -> the outcome of its group."""
     begun = time.monotonic()
 
     def tell(line: str) -> None:

@@ -1,7 +1,7 @@
 """Writes to every partition steadily, and knows when each record was offered.
 
 ``scenario`` and the group storm run one beside their members. Offsets are those of the
-acknowledgements: a partition has no others, so what is to be read is known without asking.
+acknowledgements: a partition has no others, so the records to read are known without requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Writer:
 
     Attributes:
         offered: Partition -> offset -> when the record was offered, of those that are written.
-        failures: What failed sends were told.
+        failures: The errors of failed sends.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Writer:
         if self._task is not None:
             await self._task
         await self._producer.close(_DRAIN)
-        await asyncio.sleep(0)  # the last outcomes are told a turn later
+        await asyncio.sleep(0)  # the last outcomes are reported in the next loop iteration
 
     def ends(self) -> dict[int, int]:
         """Partition -> the offset behind its last record."""

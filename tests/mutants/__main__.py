@@ -127,7 +127,7 @@ def _within_limit(names: Iterable[tuple[float, str]]) -> list[str]:
 
 
 def shares(files: Sequence[str], count: int) -> list[list[str]]:
-    """Files by turns, so that each worker has some of each kind."""
+    """Deal out files round robin, so that each worker has some of each kind."""
     return [list(files[index::count]) for index in range(count)]
 
 

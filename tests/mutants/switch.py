@@ -5,7 +5,7 @@ from __future__ import annotations
 active = -1
 """The number of the mutant that is on; -1 for none."""
 passed: set[int] = set()
-"""Numbers of the mutants that were come by."""
+"""Numbers of the mutants whose code was run."""
 
 
 def is_on(number: int) -> bool:

@@ -1,8 +1,8 @@
 """The pytest plugin that does a worker's part in a copy with switches: ``-p tests.mutants.worker``.
 
-Either notes which tests come by which mutants, or tries mutants: each in a process forked once all
-tests were collected, so that a trial costs no more than the tests it runs. What to do is in the
-file that ``KCLIENT_MUTANTS`` names; what came of it is written to the one beside it.
+Either notes which tests run the code of which mutants, or tries mutants: each in a process forked
+once all tests were collected, so that a trial costs no more than the tests it runs. The task is in
+the file that ``KCLIENT_MUTANTS`` names; the result is written to the one beside it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _map(items: Sequence[pytest.Item]) -> dict[str, Any]:
-    """Of each test that passes: its seconds, and the mutants that it comes by."""
+    """Of each test that passes: its seconds, and the mutants whose code it runs."""
     found = {}
     for item, following in zip(items, [*items[1:], None], strict=True):
         switch.passed.clear()
@@ -96,7 +96,7 @@ def _in_fork(number: int, items: Sequence[pytest.Item], limit: float) -> str:
             return "hung"
         time.sleep(0.005)
     with os.fdopen(reading) as answer:
-        name = answer.read() or "hung"  # a process that died said nothing
+        name = answer.read() or "hung"  # a process that died wrote nothing
     return "" if name == NONE else name
 
 

@@ -1,4 +1,4 @@
-"""An observer that keeps what a client's hooks tell, with times, for the message of a failure.
+"""An observer that keeps the events of a client's hooks, with times, for a failure's message.
 
 Tests of recovery give one to each client; a figure that is too large is explained by its lines. It
 judges nothing.
@@ -30,11 +30,11 @@ class Diary:
         self._events.append((time.monotonic(), event))
 
     def times(self, kind: type[Event], start: float, end: float = math.inf) -> Sequence[float]:
-        """When events of a kind were told in a window."""
+        """When events of a kind were reported in a window."""
         return [at for at, event in self._events if start <= at < end and isinstance(event, kind)]
 
     def of(self, kind: type[E], start: float, end: float = math.inf) -> Sequence[E]:
-        """The events of a kind that were told in a window."""
+        """The events of a kind that were reported in a window."""
         return [
             event for at, event in self._events if start <= at < end and isinstance(event, kind)
         ]

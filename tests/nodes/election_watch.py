@@ -1,8 +1,8 @@
-"""Sees on the nodes themselves when partitions get another leader, beside any client.
+"""Watches on the nodes themselves when partitions get another leader, independently of clients.
 
-A thread asks every running node for metadata again and again, over connections of its own. The
-instant that it gives for an election is never too late: that of the last question which the node
-still answered with the former leader. Tests of recovery reckon from it.
+A thread polls the metadata of every running node, over connections of its own. The instant that it
+gives for an election is never too late: that of the last request to which the node still responded
+with the former leader. Tests of recovery measure from it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.support.nodes import Nodes, NodesFailed
 from tests.support.raw_connection import RawConnection
 
 PERIOD = 0.02
-"""Seconds between two rounds of questions."""
+"""Seconds between two rounds of requests."""
 _PATIENCE = 0.5
-"""Seconds for an answer: a node that is paused must not keep the others from being asked."""
+"""Seconds for a response: a node that is paused must not keep the others from being polled."""
 _BEGINS_WITHIN = 10.0
 _VERSION = 9
 
@@ -37,7 +37,7 @@ class Election:
     leader: int
     epoch: int
     node: int
-    """Who said so first."""
+    """The node that reported it first."""
     at: float
     """On the monotonic clock: it was not earlier."""
     seen: float
@@ -45,7 +45,7 @@ class Election:
 
 
 class ElectionWatch:
-    """Who led the partitions of a topic since when; `watching` starts it."""
+    """The leaders of a topic's partitions, and since when; `watching` starts it."""
 
     def __init__(self, nodes: Nodes, topic: str) -> None:
         self._nodes = nodes
@@ -58,7 +58,7 @@ class ElectionWatch:
         self._latest: dict[int, Election] = {}
         self._stopped = threading.Event()
         self.begun = threading.Event()
-        """It knows who leads."""
+        """Set once it knows the leaders."""
 
     @property
     def latest(self) -> Mapping[int, Election]:
@@ -66,7 +66,7 @@ class ElectionWatch:
         return self._latest
 
     def run(self) -> None:
-        """Ask until `stop`."""
+        """Poll until `stop`."""
         while not self._stopped.wait(PERIOD):
             for node in self._nodes.running():
                 try:

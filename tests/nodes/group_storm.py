@@ -34,12 +34,12 @@ TOPIC = "storm"
 PARTITIONS, MEMBERS = 12, 3
 SESSION, HEARTBEAT = 6.0, 1.0
 REQUEST_TIMEOUT = 4.0
-"""Seconds: who waits longer for a node that was stopped can't be quicker than that."""
+"""Seconds that a client waits for a stopped node, so that no recovery can be quicker."""
 RATE = 10.0
 """Records per second for each partition."""
 MODES = {"eager": "range", "cooperative": "cooperative-sticky"}
 WAYS = {"kclient": ("poll", "iterate", "run")}
-"""How members read and commit, in turn."""
+"""How members read and commit, round robin."""
 _MEMBER_AWAY, _NODE_AWAY = (0.0, 3.0), (0.3, 3.0)
 _NODE_PAUSED = (5.0, 9.0)
 _LONGEST_BACK = 90.0
@@ -59,11 +59,11 @@ class Strike(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a storm is like.
+    """The parameters of a storm.
 
     Attributes:
         seconds: How long it lasts at least; every kind of strike comes at least once.
-        client: Whose members.
+        client: The client of all members.
     """
 
     seconds: float = 600.0
@@ -82,10 +82,10 @@ def strikes(rng: random.Random) -> Iterator[Strike]:
 async def storm(
     wishes: Wishes, nodes: Nodes, topic: str, tell: Callable[[str], object]
 ) -> dict[str, Outcome]:
-    """Mode -> what became of its group.
+    """Run a storm: mode -> the outcome of its group.
 
     Args:
-        nodes: Well, and nobody else's.
+        nodes: All are up, and used by nothing else.
         topic: A name that no topic has.
         tell: Is given a line now and then.
     """
@@ -130,7 +130,7 @@ class _Storm:
             self._scenes[mode] = Scenario(settings, PARTITIONS, self._writer, metronome, mine, tell)
 
     async def go(self) -> dict[str, Outcome]:
-        """Do all of it; the outcomes of a storm that ended early say why."""
+        """Do all of it; the outcomes of a storm that ended early have the reason."""
         await self._writer.start()
         try:
             try:
@@ -189,7 +189,7 @@ class _Storm:
         await self._start(1, "it comes back")
 
     async def _strike_node(self, strike: Strike) -> None:
-        """A node goes and comes back; the groups have to be whole while it is away, and then."""
+        """Strike a node and bring it back; groups must become whole before and after its return."""
         nodes = self._nodes
         node = await self._chosen()
         blow = {
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"{time.monotonic() - begun:6.1f} s  {line}\n")
         sys.stdout.flush()
 
-    logging.getLogger("kclient").setLevel(logging.ERROR)  # that brokers are away is no news
+    logging.getLogger("kclient").setLevel(logging.ERROR)  # brokers that are away are expected
     with three_nodes(purpose="storm") as nodes:
         outcomes = asyncio.run(storm(wishes, nodes, TOPIC, tell))
     wrong = sum(len(one.wrong) + len(one.slow()) for one in outcomes.values())

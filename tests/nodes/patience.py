@@ -1,7 +1,7 @@
 """How long clients wait on connections to one node, as the fault proxy before it sees it.
 
-It looks at the connections again and again, from a task of its own, and asks no client: one that
-waits for ever, or keeps a connection that answers nothing, is seen whatever it says of itself.
+It polls the connections from a task of its own, independently of the clients: one that waits for
+ever, or keeps a connection that yields no response, is seen whatever the client reports.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class _Wait:
 class Patience:
     """The waits on connections to a node; `patience_with` looks at them.
 
-    A wait begins with a connection, with an answer and with a request where none was under way. It
-    ends with a whole answer, or with the connection: some bytes of an answer don't end it. Of a
-    proxy that can't read what passes, only connections that come later are looked at, all of which
-    must never be of use.
+    A wait begins with a connection, with a response, and with a request where none was in flight.
+    It ends with a whole response, or with the connection: some bytes of a response don't end it.
+    Of an opaque proxy, only connections that are opened later are looked at; a test must let none
+    of them become usable.
     """
 
     def __init__(self, proxy: FaultProxy, node: int | None = None) -> None:
@@ -40,7 +40,7 @@ class Patience:
         self.longest = 0.0
         """Seconds, those that last included."""
         self.ended = 0
-        """Connections that were given up."""
+        """Connections that the client closed."""
 
     def look(self) -> None:
         """See what there is now."""

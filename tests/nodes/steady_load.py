@@ -1,7 +1,7 @@
-"""A producer and a consumer under a load that is offered at a fixed rate, and what became of it.
+"""A producer and a consumer under a load that is offered at a fixed rate, and its outcome.
 
-As the rate lies far below what clients and brokers can do, a partition keeps its rate or somebody
-holds it up: windows can be compared on a busy machine. Records are numbered per partition, so a
+The rate lies far below what clients and brokers can do, so a partition that falls behind it is held
+up by something: windows can be compared on a busy machine. Records are numbered per partition, so a
 record that is lost, doubled or out of order is seen. Tests of recovery and of isolation use it.
 """
 
@@ -28,7 +28,7 @@ class SteadyLoad:
     """Offers ``rate`` records per second to each partition of a topic, and reads them.
 
     ``acked`` and ``read`` have, per partition, an instant for each record, on the monotonic clock.
-    ``wrong`` has what must never be; ``troubles`` what ``poll`` raised that is only for a while.
+    ``wrong`` has violations; ``troubles`` has the retriable errors that ``poll`` raised.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SteadyLoad:
                 await asyncio.sleep(TICK)
 
     async def abandon(self) -> None:
-        """Stop offering; what waits for an answer is not waited for."""
+        """Stop offering, without waiting for requests in flight."""
         self._offering = False
         for task in self._settling:
             task.cancel()
@@ -145,7 +145,7 @@ def p95(values: Sequence[float]) -> float:
 
 @contextlib.asynccontextmanager
 async def under_load(load: SteadyLoad) -> AsyncIterator[SteadyLoad]:
-    """Offer and read for the time of the context; what is under way at its end is abandoned."""
+    """Offer and read for the time of the context; what is in flight at its end is abandoned."""
     tasks = [asyncio.create_task(load.offer()), asyncio.create_task(load.take())]
     try:
         yield load

@@ -1,4 +1,4 @@
-"""Groups under a storm of 90 s: nothing is skipped, nobody is silent, and all recover in time.
+"""Groups under a storm of 90 s: nothing is skipped, no member is silent, all recover in time.
 
 The ten minutes are `python -m tests.nodes.group_storm`.
 """

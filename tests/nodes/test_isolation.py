@@ -1,8 +1,9 @@
-"""One broker of three is slow or hangs (R22): what the others lead goes on as if nothing were.
+"""One broker of three is slow or hangs (R22): partitions that the others lead are unaffected.
 
-The load is offered at a fixed rate far below what anybody can do, so a partition keeps its rate
-unless somebody holds it up. Each partition is on one node only: on three a node that is stopped
-would hold up acks=all of all others until it is out of sync, which is no client's doing.
+The load is offered at a fixed rate far below what clients and brokers can do, so a partition keeps
+its rate unless something holds it up. Each partition is on one node only: with three replicas a
+stopped node would hold up acks=all on all others until it is out of sync, which isn't the client's
+fault.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SOON: dict[str, Any] = {
     "connection_setup_timeout_max": TIMEOUT,
 }
 BEFORE, DURING = 2.0, 4.0
-"""Seconds of the two windows; the second is longer than anybody may wait."""
+"""Seconds of the two windows; the second is longer than any client may wait."""
 BITES_WITHIN = 0.5
 _PATIENCE = 30.0
 

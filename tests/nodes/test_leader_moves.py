@@ -1,8 +1,8 @@
-"""A partition gets another leader, and clients follow the hint in the refusal (KIP-951).
+"""A partition gets another leader, and clients follow the hint in the error response (KIP-951).
 
-The former leader names the next one in its refusal, so nobody has to ask for metadata. What was
-refused is written to the next leader within 50 ms. It is read as soon behind its acknowledgement,
-whose time is the brokers' own: followers take a while until they follow the next leader.
+The former leader names the next one in its error response, so no client has to refresh metadata.
+What was refused is written to the next leader within 50 ms. It is read within as long after its
+acknowledgement, whose time is the brokers' own: followers take a while to follow the next leader.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _POLL = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What followed on the refusal of a former leader, in seconds."""
+    """What followed on the error response of a former leader, in seconds."""
 
     turn: float
-    """From the refusal until a request to the next leader had been written."""
+    """From the error response until a request to the next leader had been written."""
     ack: float
     """From there to an acknowledgement: the brokers' own time, until they replicate."""
     read: float

@@ -1,4 +1,4 @@
-"""The three nodes themselves: kill, pause, resume, restart do what they say, and isr is true."""
+"""The three nodes themselves: kill, pause, resume and restart work, the reported ISR is true."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_topic_is_on_all_three_where_it_was_put(nodes: Nodes, topic: str) -> N
     assert all(set(where) == {1, 2, 3} for where in nodes.isr(topic).values())
 
 
-def test_a_node_that_is_killed_is_gone_and_another_leads(nodes: Nodes, topic: str) -> None:
+def test_a_node_that_is_killed_has_ended_and_another_leads(nodes: Nodes, topic: str) -> None:
     nodes.create_topic(topic, replicas=ROUND)
     nodes.kill(2)
     assert (nodes.alive(1), nodes.alive(2), nodes.alive(3)) == (True, False, True)
@@ -63,7 +63,7 @@ def test_a_node_that_is_killed_is_gone_and_another_leads(nodes: Nodes, topic: st
     assert all(set(where) == {1, 2, 3} for where in nodes.isr(topic).values())
 
 
-def test_a_node_that_is_paused_is_there_and_says_nothing_until_resumed(
+def test_a_node_that_is_paused_is_up_and_sends_nothing_until_resumed(
     nodes: Nodes, topic: str
 ) -> None:
     nodes.create_topic(topic, replicas=[(3, 1, 2)])
@@ -80,13 +80,13 @@ def test_a_node_that_is_paused_is_there_and_says_nothing_until_resumed(
 
 def test_a_node_that_is_stopped_hands_over_first(nodes: Nodes, topic: str) -> None:
     nodes.create_topic(topic, replicas=[(1, 2, 3)])
-    nodes.pause(1)  # which doesn't keep it from hearing of its end
+    nodes.pause(1)  # a paused node must still be ended
     nodes.stop(1)
     assert not nodes.alive(1)
     assert nodes.leaders(topic) == {0: 2}
 
 
-def test_a_partition_is_led_by_whom_it_was_given_to(nodes: Nodes, topic: str) -> None:
+def test_a_partition_is_led_by_the_node_that_it_was_given_to(nodes: Nodes, topic: str) -> None:
     nodes.create_topic(topic, replicas=[(1, 2, 3)])
     for leader in (3, 2, 1):
         nodes.lead(topic, 0, leader)
@@ -119,7 +119,7 @@ def test_at_the_end_nothing_is_left_even_of_nodes_that_were_hurt() -> None:
             RawConnection(own.address(node))
 
 
-def test_nodes_that_can_not_start_say_why() -> None:
+def test_nodes_that_can_not_start_report_why() -> None:
     with (
         pytest.raises(NodesFailed, match=r"(?s)ended while starting.*no\.such\.Reporter"),
         three_nodes(purpose="broken", settings={"metric.reporters": "no.such.Reporter"}),
@@ -152,7 +152,7 @@ def test_the_next_run_ends_what_is_left_of_one_that_was_killed(cache: Path) -> N
     process = jvm.launch(
         [sys.executable, "-c", "import time; time.sleep(60)", marker], "", marker, folder / "log"
     )
-    stranger = jvm.JavaProcess(os.getpid(), marker)  # the id has come to somebody else
+    stranger = jvm.JavaProcess(os.getpid(), marker)  # the pid was reused
     run = node_runs.Run(owner.pid, "4.3.0", "", (23000,), (process, stranger))
     node_runs.write(folder, run)
     assert node_runs.read(folder) == run

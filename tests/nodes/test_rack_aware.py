@@ -1,4 +1,4 @@
-"""A consumer whose rack's replica restarts goes on, and asks the brokers little (KIP-392)."""
+"""A consumer whose rack's replica restarts goes on, with few requests (KIP-392)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCHES = 60
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(_PATIENCE):
-        while not condition():  # noqa: ASYNC110 - health() tells nobody of a change
+        while not condition():  # noqa: ASYNC110 - health() has no notification
             await asyncio.sleep(0.05)
 
 

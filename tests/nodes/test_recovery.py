@@ -1,11 +1,11 @@
 """How soon clients go on after the leader of a partition was killed.
 
-A second after another node leads, by what the nodes themselves say, is the limit. How long brokers
-take until then is their own affair, and so is how long the new leader keeps a request, half a
-second mostly, as its replicas have yet to follow it: nineteen of twenty times the request that
-brings the first ack or record is written by then, and in the median it is there. Leaders are killed
-in turn, each as soon as the one before is back and everything is in sync, under a producer and a
-consumer that never pause.
+The limit is a second after another node leads, by the nodes' own metadata. The time that brokers
+take until then isn't the client's, and neither is how long the new leader keeps a request, half a
+second mostly, as its replicas have yet to follow it. So in nineteen of twenty cases the request
+that brings the first ack or record must be written within the limit, and in the median the ack or
+record must be there. Leaders are killed round robin, each as soon as the one before is back and
+everything is in sync, under a producer and a consumer that never pause.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMIT = 1.0
 """Seconds from the election of a leader."""
 RATE = 50.0
 PARTITIONS = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}
-"""Where they are: each node leads one at first, and whoever is killed always leads some later."""
+"""The replicas: each node leads one at first, and a node that is killed always leads some later."""
 _PATIENCE = 30.0
 _POLL = 0.005
 
@@ -79,7 +79,7 @@ async def kill_and_measure(
 
 
 def written(diary: Diary, api: str, node: int, instant: float) -> float:
-    """When the request was written whose response a node gave last before an instant."""
+    """When the request of a node's last response before an instant was written."""
     completed, request = [
         (at, request)
         for at, request in diary.requests(api, instant - _PATIENCE, instant)

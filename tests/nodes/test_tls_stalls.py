@@ -1,4 +1,4 @@
-"""A broker that stalls under TLS (R22): it is given up in time, whatever drips, and found again.
+"""A broker that stalls under TLS (R22): clients close the connection in time, and reconnect.
 
 One real broker with its TLS listener behind proxies that pass bytes as they are. All flights of a
 handshake are tried at once, a client and a proxy for each.
@@ -100,7 +100,7 @@ async def flights(broker: RunningBroker) -> dict[Side, int]:
 
 
 async def stall_a_handshake(broker: RunningBroker, topic: str, on: Side, count: int) -> None:
-    """A client at work has to connect anew, and each time the handshake stops at one flight."""
+    """A client at work has to reconnect, and each time the handshake stops at one flight."""
     where = f"behind {count} records of the {on}s"
     diary = Diary(where)
     async with (
@@ -122,7 +122,7 @@ async def stall_a_handshake(broker: RunningBroker, topic: str, on: Side, count: 
         await waiting
 
 
-async def test_a_handshake_that_stalls_at_any_flight_is_given_up_in_time(
+async def test_a_handshake_that_stalls_at_any_flight_is_abandoned_in_time(
     broker: RunningBroker, topic: str
 ) -> None:
     records = await flights(broker)
@@ -134,7 +134,7 @@ async def test_a_handshake_that_stalls_at_any_flight_is_given_up_in_time(
 
 
 async def stall_a_request(broker: RunningBroker, topic: str, kind: str) -> None:
-    """A request under way gets no whole answer on a connection that works."""
+    """A request in flight gets no whole response on a connection that works."""
     diary = Diary(kind)
     async with (
         FaultProxy(broker.tls_bootstrap, opaque=True) as proxy,

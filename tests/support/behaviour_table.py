@@ -1,7 +1,7 @@
 """Makes docs/behaviours.md: which behaviour was seen on which broker, build and event loop.
 
     python -m tests.support.behaviour_table DIRECTORY            writes the page
-    python -m tests.support.behaviour_table DIRECTORY --check    fails when the page says otherwise
+    python -m tests.support.behaviour_table DIRECTORY --check    fails when the page differs
 
 DIRECTORY holds the outcome files of `pytest tests/behaviours --outcomes FILE`, one for each column.
 A behaviour is a test function; its parameters are counted inside its cell.
@@ -83,7 +83,7 @@ def read(directory: Path) -> Table:
 
 
 def render(table: Table) -> str:
-    """Turn the outcomes into the page."""
+    """Render the outcomes as the page."""
     titles = [_title(column) for column in COLUMNS]
     passed = [_passed(table.values(), column) for column in COLUMNS]
     lines = [

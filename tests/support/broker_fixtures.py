@@ -35,7 +35,7 @@ from tests.support.class_path import parse_version
 EMBEDDED_BROKERS = 3
 _READY_TIMEOUT = 30.0
 USED_IMAGE = pytest.StashKey[str]()
-"""What ran in Docker, and instead of what; known only once it runs, so told in the summary."""
+"""The image that ran in Docker, and which it replaced; known late, so shown in the summary."""
 
 
 @dataclass(frozen=True, slots=True)

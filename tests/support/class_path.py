@@ -1,8 +1,8 @@
 """The class path of an Apache Kafka release, resolved by Maven from its published jars.
 
-`tests.support.kafka` asks for it before it starts a broker. The answer is cached in the user's
+`tests.support.kafka` asks for it before it starts a broker. The result is cached in the user's
 cache directory and checked against the disk: a cleaned Maven repository leaves a stale list behind.
-It must not start brokers and must not guess: a missing Java or Maven is an error that says so.
+It must not start brokers and must not guess: a missing Java or Maven is an error that names it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def require_java() -> str:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """Turn "3.9.1" into (3, 9, 1); anything else is a ValueError."""
+    """Parse "3.9.1" into (3, 9, 1); anything else is a ValueError."""
     parts = text.split(".")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise ValueError(f"{text!r} is not a version of Apache Kafka such as 4.3.0")

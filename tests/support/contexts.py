@@ -1,4 +1,4 @@
-"""Every call of every client, made from where a client must not be used: what became of each.
+"""Every call of every client, made from contexts where it must not be used: the outcomes.
 
 ``python -m tests.support.contexts`` starts clients, forks, uses them in the child, and prints the
 outcomes as JSON, then whether they still work in the parent. Used by tests/embedded.
@@ -23,7 +23,7 @@ from kclient.testing import Cluster
 
 P = kclient.TopicPartition("t", 0)
 FREE = {"metrics", "health", "run_health", "positions", "assignment", "paused", "lag"}
-"""These only look at what is there, and may be asked from anywhere."""
+"""These only read state, and may be called from anywhere."""
 REFUSED_ANYHOW = {"start"}
 """Refused everywhere here: they were started before."""
 
@@ -38,7 +38,7 @@ class Clients(NamedTuple):
 
 
 class Nothing:
-    """A protocol that shares nothing out."""
+    """A group protocol that assigns nothing."""
 
     type = name = "nothing"
 
@@ -131,7 +131,7 @@ def not_called(clients: Clients) -> set[str]:
 
 
 async def outcomes(clients: Clients) -> dict[str, str]:
-    """What became of each call, made here: the text of its WrongContext, or what else."""
+    """The outcome of each call, made here: the text of its WrongContext, or what else."""
     return {name: await _outcome(call) for name, call in calls(clients).items()}
 
 

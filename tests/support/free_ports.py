@@ -1,4 +1,4 @@
-"""Ports in a row that nobody listens on, for what can't be given any free one."""
+"""Consecutive ports without a listener, for programs that can't be given any free one."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A process of its own, so that its memory is that of a producer and not of a test. It writes with
 ``send`` and with ``enqueue`` until its standard input ends, then flushes and prints what it took,
-what became of it, and by how many bytes its resident memory grew at most.
+the outcomes, and by how many bytes its resident memory grew at most.
 """
 
 from __future__ import annotations

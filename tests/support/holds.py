@@ -1,7 +1,7 @@
-"""No callback of a client may hold the event loop for long: how tests find out.
+"""No callback of a client may hold the event loop for long: how tests measure that.
 
-CPU time of the thread, so that what else runs on the machine hardly counts; the collector kept out,
-whose walks are over what the whole suite keeps; on an asyncio loop, as ``LoopProbe`` sees no other.
+CPU time of the thread, so that other processes hardly count; without the garbage collector, which
+walks over what the whole suite keeps; on an asyncio loop, as ``LoopProbe`` sees no other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.yardstick import NOMINAL, yardstick
 LONGEST_HOLD = 0.050
 """Seconds of thread CPU that one callback may take, on the machine that ``NOMINAL`` is of."""
 SLOWEST = 2.0
-"""On a machine that is slower by more than that, nothing can be said."""
+"""On a machine that is slower by more than that, no verdict is possible."""
 ATTEMPTS = 5
 SCALE = 0.1 if IMPLEMENTATION == "pure" else 1.0
 

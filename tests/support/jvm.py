@@ -1,8 +1,8 @@
 """One Java program in the background: started with a log, known by its command line, ended by pid.
 
 `tests.support.kafka` starts ZooKeeper and brokers through it. A pid alone proves nothing (systems
-reuse them), so a process counts as ours only while its command line still names our own file.
-It must not know anything about Kafka.
+reuse them), so a process counts as started here only while its command line still names its own
+file. It must not know anything about Kafka.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class JavaProcess:
         return self.marker in _command_line(self.pid)
 
     def stop(self, grace: float) -> None:
-        """End it: SIGTERM, after `grace` seconds SIGKILL. Returns when it is gone."""
+        """End it: SIGTERM, after `grace` seconds SIGKILL. Returns when it has ended."""
         if self.alive():
             os.kill(self.pid, signal.SIGTERM)
             self._gone_within(grace)
         self.kill()
 
     def kill(self) -> None:
-        """End it by SIGKILL, be it stopped or not. Returns when it is gone."""
+        """End it by SIGKILL, be it stopped or not. Returns when it has ended."""
         if self.alive():
             os.kill(self.pid, signal.SIGKILL)
         child = _children.pop(self.pid, None)
@@ -55,10 +55,10 @@ class JavaProcess:
             self._gone_within(10.0)
 
     def pause(self) -> None:
-        """Stop it by SIGSTOP: its sockets stay open, and it says nothing. Returns when it has.
+        """Stop it by SIGSTOP: its sockets stay open, and it sends nothing. Returns when stopped.
 
         The signal reaches a process's threads one by one. Until the last has stopped, it may
-        still answer what was sent to it after the call of `os.kill`.
+        still respond to what was sent to it after the call of `os.kill`.
         """
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 10.0

@@ -1,4 +1,4 @@
-"""Real Apache Kafka brokers for tests, one per release, on loopback ports of our own.
+"""Real Apache Kafka brokers for tests, one per release, on loopback ports of a reserved range.
 
 Behaviour and interop tests acquire a broker for a pytest session; CI keeps one up between several:
 
@@ -6,10 +6,10 @@ Behaviour and interop tests acquire a broker for a pytest session; CI keeps one 
     python -m tests.support.kafka status
     python -m tests.support.kafka stop 4.3.0      or: stop all
 
-A state file in the cache directory says which process serves a release and which sessions use it.
-The last to let go stops it, unless it was started to stay. Processes are ended by pid, and only
-once their command line was seen to be ours. A broker that does not come up is an error with its
-log.
+A state file in the cache directory names the process of a release and the sessions that use it. The
+last session to release it stops it, unless it was started to stay. Processes are ended by pid, and
+only if their command line proves that they were started here. A broker that does not come up is an
+error with its log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STOP_GRACE = 20.0
 _FORMAT_TIMEOUT = 60.0
 PORTS = range(22000, 23000)
 _PORT_ATTEMPTS = 3
-"""Starts before giving up: another program may take a port between the choice and the bind."""
+"""Start attempts: another program may take a port between the choice and the bind."""
 _JVM_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -92,7 +92,7 @@ def acquire(version: str, *, stay: bool = False) -> RunningBroker:
 
 
 def release(version: str) -> None:
-    """Let go of a broker that was acquired; the last user of one that need not stay stops it."""
+    """Release a broker that was acquired; the last user of one that need not stay stops it."""
     with _locked(version):
         broker = _read_state(version)
         if broker is None:
@@ -105,7 +105,7 @@ def release(version: str) -> None:
 
 
 def stop(version: str) -> bool:
-    """Stop the broker of a release whoever uses it; return whether there was one."""
+    """Stop the broker of a release even if it is in use; return whether there was one."""
     with _locked(version):
         broker = _read_state(version)
         if broker is None:
@@ -116,7 +116,7 @@ def stop(version: str) -> bool:
 
 @contextlib.contextmanager
 def private(version: str, purpose: str) -> Iterator[RunningBroker]:
-    """A broker that nobody else uses, for tests that stop or hurt it; gone at the end."""
+    """A broker of one test, which may stop or hurt it; ended and deleted at the end."""
     parse_version(version)
     name = f"{version}-{purpose}-{os.getpid()}"
     broker = _start(version, name)
@@ -125,7 +125,7 @@ def private(version: str, purpose: str) -> Iterator[RunningBroker]:
     finally:
         for process in broker.processes:
             if process.alive():
-                os.kill(process.pid, signal.SIGCONT)  # a stopped one doesn't hear of its end
+                os.kill(process.pid, signal.SIGCONT)  # a stopped one would not handle SIGTERM
             process.stop(STOP_GRACE)
         shutil.rmtree(_directory() / name, ignore_errors=True)
 
@@ -238,14 +238,14 @@ def _end(broker: RunningBroker) -> None:
         process.stop(STOP_GRACE)
     directory = _directory() / broker.version
     (directory / "state.json").unlink(missing_ok=True)
-    shutil.rmtree(directory / "data", ignore_errors=True)  # the log stays, for whoever wonders
+    shutil.rmtree(directory / "data", ignore_errors=True)  # the log stays, to be read
     shutil.rmtree(directory / "zookeeper", ignore_errors=True)
 
 
 def free_ports(
     count: int, salt: int, span: range = PORTS, taken: Collection[int] = ()
 ) -> list[int]:
-    """Ports of ``span`` that nobody listens on, and that are not among those ``taken``."""
+    """Ports of ``span`` without a listener, and that are not among those ``taken``."""
     first = (os.getpid() * 37 + salt * 301) % len(span)
     found: list[int] = []
     for step in range(len(span)):

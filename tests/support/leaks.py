@@ -20,9 +20,9 @@ import pytest
 import pytest_asyncio
 
 GRACE = 1.0
-"""Seconds in which closed transports may finish; their last callbacks come a loop turn later."""
+"""Seconds for closed transports to finish; their last callbacks run an iteration later."""
 HIDINGS = 500
-"""After so many all is looked at once more, so that what became garbage meanwhile goes."""
+"""After so many a full collection is made, so that garbage of the meantime is freed."""
 
 _hidings = itertools.count(1)
 
@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish() -> None:
-    """Show everything to whoever looks for garbage at the end."""
+    """Let the collector see everything again, for hooks that look for garbage at the end."""
     gc.unfreeze()
 
 

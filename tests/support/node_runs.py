@@ -1,8 +1,8 @@
-"""Which runs of three nodes there are on this machine: their folders, processes and ports.
+"""The runs of three nodes on this machine: their folders, processes and ports.
 
-`tests.support.nodes` writes a state file for each run and asks here for a folder and for ports.
-Whoever begins a run ends what is left of runs whose owner was itself killed. Nothing is ended whose
-command line doesn't name a settings file of that run.
+`tests.support.nodes` writes a state file for each run and asks here for a folder and for ports. A
+new run ends what is left of runs whose owner was itself killed. Nothing is ended whose command line
+doesn't name a settings file of that run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Run:
     processes: tuple[jvm.JavaProcess, ...] = ()
 
     def left_behind(self) -> bool:
-        """Whether nobody uses them any more."""
+        """Whether they are unused, as their owner has died."""
         return self.owner != 0 and not kafka.pid_exists(self.owner)
 
 
@@ -57,7 +57,7 @@ def begin(purpose: str, version: str, count: int, attempt: int) -> tuple[Path, l
 
 
 def write(directory: Path, run: Run) -> None:
-    """Keep what a run is now."""
+    """Write the state file of a run."""
     fresh = directory / "state.new"
     fresh.write_text(json.dumps(asdict(run), indent=1))
     fresh.replace(directory / "state.json")
@@ -74,7 +74,7 @@ def read(directory: Path) -> Run | None:
 
 
 def runs() -> Sequence[tuple[Path, Run]]:
-    """All runs that there are, whoever owns them."""
+    """All runs that there are, of every owner."""
     folders = sorted(path.parent for path in home().glob("*/state.json"))
     found = [(folder, read(folder)) for folder in folders]
     return [(folder, run) for folder, run in found if run is not None]

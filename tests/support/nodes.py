@@ -4,11 +4,11 @@ Tests of recovery and chaos use `three_nodes`; all of its calls block, so that a
 through `asyncio.to_thread`. By hand:
 
     python -m tests.support.nodes start [VERSION]    prints the addresses, and leaves them running
-    python -m tests.support.nodes status | stop      stop: what was left running, by whomever
+    python -m tests.support.nodes status | stop      stop: all that was left running
 
-A state file in the cache directory says which processes there are. They are ended by pid, and only
-once their command line was seen to be ours; those of a run that was itself killed are ended by the
-next one. Nodes that don't come up are an error with their logs.
+A state file in the cache directory lists the processes. They are ended by pid, and only if their
+command line proves that they were started here; those of a run that was itself killed are ended by
+the next one. Nodes that don't come up are an error with their logs.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ TOPIC_TIMEOUT = 30.0
 _JVM_OPTIONS = ("-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _POLL = 0.05
 _ATTEMPTS = 3
-"""Starts before giving up: another program may take a port between the choice and the bind."""
+"""Start attempts: another program may take a port between the choice and the bind."""
 _NO_ERROR, _TOPIC_EXISTS = 0, 36
 _ELECTION_NOT_NEEDED = 84
 _CREATE_TOPICS_VERSION, _METADATA_VERSION, _REASSIGN_VERSION, _ELECT_VERSION = 5, 9, 0, 2
 
 
 class NodesFailed(RuntimeError):
-    """The nodes don't do what they were asked to; the message says which, with their logs."""
+    """A node failed to do what it was asked to; the message names it, with the logs."""
 
 
 @dataclass(slots=True)
@@ -106,12 +106,12 @@ class Nodes:
         return process is not None and process.alive()
 
     def kill(self, node: int) -> None:
-        """End a node by SIGKILL; returns when it is gone."""
+        """End a node by SIGKILL; returns when it has ended."""
         self._living(node).kill()
         self._nodes[node].paused = False
 
     def pause(self, node: int) -> None:
-        """Stop a node by SIGSTOP: its sockets stay open, and it says nothing."""
+        """Stop a node by SIGSTOP: its sockets stay open, and it sends nothing."""
         self._living(node).pause()
         self._nodes[node].paused = True
 
@@ -121,14 +121,14 @@ class Nodes:
         self._nodes[node].paused = False
 
     def stop(self, node: int) -> None:
-        """End a node by SIGTERM, whereupon it hands over what it leads; returns when it is gone."""
+        """End a node by SIGTERM, so that it hands over what it leads; returns when it has ended."""
         process = self._living(node)
         if self._nodes[node].paused:
             self.resume(node)
         process.stop(kafka.STOP_GRACE)
 
     def restart(self, node: int) -> None:
-        """Start a node that was killed or stopped; returns when it answers Metadata."""
+        """Start a node that was killed or stopped; returns when it responds to Metadata."""
         self.launch(node)
         self.wait_ready(node)
 
@@ -141,7 +141,7 @@ class Nodes:
         node_runs.write(self._directory, self._run())
 
     def wait_ready(self, node: int, timeout: float = kafka.START_TIMEOUT) -> None:
-        """Wait until a node that was launched answers Metadata."""
+        """Wait until a node that was launched responds to Metadata."""
         deadline = time.monotonic() + timeout
         while self.alive(node):
             with contextlib.suppress(raw_admin.RawAdminError):
@@ -167,7 +167,7 @@ class Nodes:
     ) -> None:
         """Create a topic on all three nodes and wait until it is led and in sync.
 
-        ``replicas`` says of each partition where it is, its leader first; else the broker chooses.
+        ``replicas`` lists each partition's nodes, its leader first; else the broker chooses.
         """
         chosen = [
             CreatableReplicaAssignment(index, list(where))
@@ -237,7 +237,7 @@ class Nodes:
     def wait_full_isr(self, *topics: str, timeout: float = 60.0) -> None:
         """Wait until all replicas are in sync and led, of these topics or of all.
 
-        Every running node has to say so.
+        Every running node has to report it.
         """
         deadline = time.monotonic() + timeout
         while lacking := self._lacking(topics):
@@ -247,7 +247,7 @@ class Nodes:
             time.sleep(_POLL)
 
     def metadata(self, node: int, topics: Sequence[str] = ()) -> MetadataResponse:
-        """What one node says of the cluster and of these topics, or of all."""
+        """One node's metadata of the cluster and of these topics, or of all."""
         asked = [MetadataRequestTopic(name=name) for name in topics] if topics else None
         return ask_once(
             self.address(node),
@@ -323,7 +323,7 @@ class Nodes:
         return ""
 
     def _run(self) -> node_runs.Run:
-        """What the state file says, for whoever comes after a run that was killed."""
+        """The content of the state file, for the next run if this one is killed."""
         processes = tuple(one.process for one in self._nodes.values() if one.process is not None)
         ports = tuple(port for pair in self._ports.values() for port in pair)
         return node_runs.Run(os.getpid(), self._version, self.bootstrap, ports, processes)

@@ -1,4 +1,4 @@
-"""A pytest plugin: `--outcomes FILE` writes what each test came to. Loaded by tests/conftest.py.
+"""A pytest plugin: `--outcomes FILE` writes each test's outcome. Loaded by tests/conftest.py.
 
 `tests.support.behaviour_table` makes the table of docs/behaviours.md out of several such files.
 """

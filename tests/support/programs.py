@@ -1,7 +1,7 @@
 """Running a program to its end: what the tools of the tests call Maven, Java and keytool with.
 
-A program that fails is an error with the end of what it said. It starts nothing that stays:
-`jvm` does that.
+A program that fails is an error with the end of its output. It starts nothing that stays: `jvm`
+does that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 def output_of(
     command: Sequence[str], failure: str, timeout: float, env: Mapping[str, str] | None = None
 ) -> str:
-    """What a program says, its errors included.
+    """The output of a program, its standard error included.
 
     Raises:
         RuntimeError: It failed; the message begins with ``failure``.

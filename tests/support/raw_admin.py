@@ -1,9 +1,9 @@
 """Topic administration over a plain blocking socket, in a hundred lines of hand-packed protocol.
 
-The test fixtures make and await topics with it, and find out whether a broker answers and how old
+The test fixtures make and await topics with it, and find out whether a broker responds and how old
 it is. It uses neither kclient nor another client, so that a test of kclient.Admin never depends on
-itself. Apache Kafka 1.0 to 4.3 speak the versions used: ApiVersions 0, Metadata 1, CreateTopics 2,
-DeleteTopics 1.
+itself. Apache Kafka 1.0 to 4.3 support the versions used: ApiVersions 0, Metadata 1, CreateTopics
+2, DeleteTopics 1.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _POLL = 0.02
 
 
 class RawAdminError(RuntimeError):
-    """A broker refused, or did not answer in time."""
+    """A broker refused, or did not respond in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawMetadata:
-    """What a Metadata response says, as far as the fixtures care."""
+    """The parts of a Metadata response that the fixtures need."""
 
     brokers: dict[int, tuple[str, int]]
     controller: int
@@ -59,7 +59,7 @@ def _string(text: str | None) -> bytes:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Turn "host:port" or "[::1]:port" into its two parts; of a list, the first."""
+    """Split "host:port" or "[::1]:port" into its two parts; of a list, the first."""
     host, _, port = address.split(",")[0].strip().rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -125,7 +125,7 @@ def _partition(reader: _Reader) -> tuple[int, int]:
 
 
 def wait_ready(bootstrap: str, timeout: float) -> None:
-    """Wait until a broker answers ApiVersions and names a live controller."""
+    """Wait until a broker responds to ApiVersions and names a live controller."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -188,7 +188,7 @@ def _topic_call(
         address = seen.brokers.get(seen.controller, split_address(bootstrap))
         reader = _call(address, key, version, body, timeout)
         reader.number("i")  # throttle time
-        reader.number("i")  # one topic was asked for, one is answered
+        reader.number("i")  # one topic was asked for, one is in the response
         reader.text()
         error = reader.number("h")
         if not error:
@@ -219,7 +219,7 @@ _RELEASES: tuple[tuple[tuple[int, int, int], int, int], ...] = (
 
 
 def guess_release(versions: Mapping[int, tuple[int, int]]) -> tuple[int, int, int]:
-    """Tell from an ApiVersions table the oldest release of Apache Kafka that would answer so."""
+    """Return the oldest release of Apache Kafka that responds with such an ApiVersions table."""
     oldest_fetch, newest_fetch = versions[FETCH]
     if oldest_fetch >= 4 and newest_fetch < 18:  # 4.0 was the first to drop old versions (KIP-896)
         return (4, 0, 0)

@@ -1,8 +1,8 @@
 """A blocking connection to a real broker that speaks the generated messages.
 
 The three nodes of `tests.support.nodes` are administered and watched through it, from threads of
-their own. It must not use kclient's network or its clients: what a test measures of them is held
-against what is seen here.
+their own. It must not use kclient's network or its clients: what a test measures of them is
+compared with what is seen here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RawConnection:
 
     Args:
         address: Host and port.
-        timeout: Seconds for the connection, and for each answer.
+        timeout: Seconds for the connection, and for each response.
     """
 
     def __init__(self, address: tuple[str, int], timeout: float = 5.0) -> None:
@@ -43,7 +43,7 @@ class RawConnection:
         self._socket.close()
 
     def ask(self, request: Request, version: int, kind: type[ANSWER]) -> ANSWER:
-        """Send a request and wait for its answer, which is of the class ``kind``."""
+        """Send a request and wait for its response, which is of the class ``kind``."""
         if api_versions.request_class(request.API_KEY).RESPONSE is not kind:
             raise TypeError(f"{type(request).__name__} isn't answered by {kind.__name__}")
         self._asked += 1

@@ -1,4 +1,4 @@
-"""A pytest plugin: a skip that nobody listed is a failure. Loaded by tests/conftest.py.
+"""A pytest plugin: a skip that is not listed is a failure. Loaded by tests/conftest.py.
 
 A skipped test proves nothing and looks like a passed one, so each must stand, with its reason, in
 tests/behaviours/skips.toml:
@@ -32,7 +32,7 @@ def listed_skips() -> dict[tuple[str, str], str]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skip that is not listed into a failure."""
+    """Make a skip that is not listed a failure."""
     report = yield
     if report.skipped:
         test = report.nodeid.partition("[")[0]
@@ -44,7 +44,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Turn a skip of a whole module into a failure: there is no list for those."""
+    """Make a skip of a whole module a failure: there is no list for those."""
     report = yield
     if report.outcome == "skipped":
         report.outcome = "failed"

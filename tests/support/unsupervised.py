@@ -8,13 +8,13 @@ from typing import Any
 
 
 class Unsupervised:
-    """Starts tasks, and nobody hears of faults but the log."""
+    """Starts tasks; faults are only logged."""
 
     def spawn_owned(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(coroutine, name=f"kclient:{name}")
 
     def task_restarted(self, name: str, why: str) -> None:
-        """Nobody counts."""
+        """Restarts aren't counted."""
 
     def listener_failed(self, error: Exception) -> None:
         """The reporter has logged it."""

@@ -1,4 +1,4 @@
-"""How long the user's own code may run between two turns of the event loop."""
+"""How long the application's code may run between two iterations of the event loop."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import itertools
 
 
 class UsersWork:
-    """A clock that only the user's own code moves, and what it showed at each turn of the loop."""
+    """A clock that only the application's code moves, and its time at each loop iteration."""
 
     RECORD = 0.0003
-    """Seconds that the user's code takes over one record."""
+    """Seconds that the application's code takes for one record."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -28,6 +28,6 @@ class UsersWork:
             await asyncio.sleep(0)
 
     def longest(self) -> float:
-        """Seconds of work between two turns at most."""
+        """Seconds of work between two loop iterations, at most."""
         pairs = itertools.pairwise([*self.turns, self.now])
         return max(later - earlier for earlier, later in pairs)

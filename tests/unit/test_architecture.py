@@ -1,4 +1,4 @@
-"""The index of ARCHITECTURE.md is sorted, and each of its rows names what is there."""
+"""The index of ARCHITECTURE.md is sorted, and each of its rows names something that exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows() -> list[tuple[str, str]]:
 
 @cache
 def defined(path: Path) -> frozenset[str]:
-    """Names of a module, and of its classes: ``Class.method``, attributes set on ``self`` too."""
+    """Return a module's names, with ``Class.method`` and attributes set on ``self``."""
     names: set[str] = set()
     for node in ast.parse(path.read_text()).body:
         names.update(_of(node))

@@ -1,6 +1,6 @@
-"""Each public coroutine says in its docstring what remains when it is cancelled.
+"""Each public coroutine's docstring states what remains after a cancellation.
 
-What it says is held against the code by tests/virtual/test_cancellation.py.
+tests/virtual/test_cancellation.py checks these statements against the code.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from kclient.cluster.core import ClientCore
 SAYS = re.compile(r"^(.*\. )?Cancellation: \S", re.MULTILINE)
 PROTOCOL = {"__aenter__", "__aexit__", "__anext__"}
 WHOLE_CLASS = [kclient.Delivery]
-"""What is awaited itself: the class says it."""
+"""Classes that are awaited themselves: the class docstring has the statement."""
 
 
 def public_classes() -> Iterator[type]:
     for module in (kclient, kclient.testing):
         for name in module.__all__:
             value = getattr(module, name)
-            # A loop's own methods are those of asyncio, and promise what asyncio promises.
+            # A loop's own methods are asyncio's, with asyncio's guarantees.
             if isinstance(value, type) and not issubclass(value, asyncio.AbstractEventLoop):
                 yield value
-    yield ClientCore  # behind all clients: the docstrings refer to it
+    yield ClientCore  # the base of all clients: the docstrings refer to it
 
 
 def public_coroutines() -> Iterator[tuple[str, Any]]:
@@ -46,13 +46,13 @@ COROUTINES = dict(public_coroutines())
 
 
 @pytest.mark.parametrize("name", COROUTINES)
-def test_a_coroutine_says_what_remains_when_it_is_cancelled(name: str) -> None:
+def test_a_coroutine_documents_what_remains_when_it_is_cancelled(name: str) -> None:
     text = inspect.getdoc(COROUTINES[name]) or ""
     assert SAYS.search(text), f"the docstring of {name} has no 'Cancellation:'"
 
 
 @pytest.mark.parametrize("owner", WHOLE_CLASS, ids=lambda owner: owner.__name__)
-def test_an_awaitable_says_it_too(owner: type) -> None:
+def test_an_awaitable_documents_it_too(owner: type) -> None:
     assert SAYS.search(inspect.getdoc(owner) or "")
 
 

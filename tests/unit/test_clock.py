@@ -1,4 +1,4 @@
-"""The clock that reads the running loop's time, and the one that belongs to a loop."""
+"""The clock that reads the running loop's time, and the one that is bound to a loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_clock_reads_the_loop_that_runs() -> None:
         assert 0 >= asyncio.run(gap()) > -1
 
 
-def test_a_clock_that_belongs_asks_its_loop_itself() -> None:
+def test_a_bound_clock_reads_its_loop_directly() -> None:
     async def bound() -> object:
         clock = SystemClock()
         clock.bind_to_loop()
@@ -31,7 +31,7 @@ def test_a_clock_that_belongs_asks_its_loop_itself() -> None:
         return clock.now
 
     first = asyncio.run(bound())
-    assert callable(first)  # no loop runs: it answers without one
+    assert callable(first)  # no loop runs: the bound clock works without one
     first()
 
 

@@ -1,4 +1,4 @@
-"""Settings: refused when absurd, named when unknown, and the same names for type checkers."""
+"""Settings: refused when absurd, named when unknown, and with the same names for type checkers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_unknown_setting_is_refused_with_the_nearest_name() -> None:
         ProducerConfig.of(None, {"lingr": 1})
 
 
-def test_the_page_of_settings_is_what_the_classes_say() -> None:
+def test_the_page_of_settings_agrees_with_the_classes() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -1,4 +1,4 @@
-"""ISO 8601 durations, read as Java's ``Duration.parse`` reads them, and the setting made of one."""
+"""ISO 8601 durations, parsed as Java's ``Duration.parse`` does, and the setting that takes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``str(error)`` says: the error's own text, then that of its cause, then what to do."""
+"""The text of ``str(error)``: the error's own, then that of its cause, then the hint."""
 
 from __future__ import annotations
 

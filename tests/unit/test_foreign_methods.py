@@ -1,4 +1,4 @@
-"""Methods of other clients: an AttributeError says what to write instead, as the page does."""
+"""Methods of other clients: the AttributeError names the replacement, as the page does."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ HEADINGS: dict[str, type] = {
     "AdminClient": Admin,
 }
 CLIENTS = [Admin, Consumer]
-"""Those that answer."""
+"""Clients that name replacements."""
 
 
 def rows() -> Iterator[tuple[type, str, str]]:
-    """Our class, the name of another client's method that it lacks, and the page's answer."""
+    """Yield our class, the name of another client's method that it lacks, and the page's advice."""
     text = PAGE.read_text(encoding="utf-8")
     for heading, owner in HEADINGS.items():
         (section,) = re.findall(rf"^#+ {heading}\n(.*?)(?=^#+ |\Z)", text, re.M | re.S)
@@ -51,7 +51,7 @@ def test_the_page_is_read() -> None:
 
 
 @pytest.mark.parametrize(("owner", "name", "cell"), ROWS)
-def test_each_method_of_the_page_that_is_missing_has_its_answer(
+def test_each_method_of_the_page_that_is_missing_has_its_advice(
     owner: type, name: str, cell: str
 ) -> None:
     found = answer(owner, name) or ""
@@ -67,9 +67,9 @@ def test_no_row_is_about_a_method_that_there_is(owner: type) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_method_of_another_client_is_answered_with_ours(client: Any) -> None:
+def test_a_method_of_another_client_gets_ours_as_advice(client: Any) -> None:
     class Own(client):  # type: ignore[misc]
-        """A user's."""
+        """A subclass of an application."""
 
     for one in (client, Own):
         with pytest.raises(AttributeError) as caught:

@@ -35,7 +35,7 @@ def names_of_kafka_python() -> set[str]:
 
 
 def names_of_confluent(tmp_path: Path) -> set[str]:
-    """The properties that the librdkafka inside confluent-kafka prints."""
+    """Return the properties that the librdkafka inside confluent-kafka prints."""
     package = Path(pytest.importorskip("confluent_kafka").__file__).parent
     libraries = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
     if not libraries:
@@ -107,7 +107,7 @@ ANSWERS: list[tuple[Any, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("client", "name", "value", "words"), ANSWERS)
-def test_a_name_of_another_client_is_answered_with_ours(
+def test_a_name_of_another_client_gets_ours_as_advice(
     client: Any, name: str, value: object, words: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=words):

@@ -1,4 +1,4 @@
-"""frozen: values that are set once, and nothing is compiled for them but their __init__."""
+"""frozen: immutable values; no method but their __init__ is compiled for them."""
 
 from __future__ import annotations
 

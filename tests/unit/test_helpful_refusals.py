@@ -1,4 +1,4 @@
-"""What somebody gets wrong on the first day: refused early, with words that say what to do."""
+"""Typical first-day mistakes: refused early, with a text that states the remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLACES = [
 
 
 class OfOne:
-    """An instance takes one argument."""
+    """Its instances take one argument."""
 
     def __call__(self, value: object) -> bytes:
         return b""
@@ -112,7 +112,7 @@ def test_a_deserializer_that_is_none_is_refused(given: Any) -> None:
 
 ROOT = Path(kclient.__file__).parent
 PACKAGES = ("admin", "cluster", "consumer", "producer")
-"""Rooms whose docstrings name what users may catch."""
+"""Packages whose docstrings name errors that users may catch."""
 
 
 def test_every_error_that_docstrings_name_can_be_imported_from_errors() -> None:
@@ -127,7 +127,7 @@ def test_every_error_that_docstrings_name_can_be_imported_from_errors() -> None:
 
 
 def public_docstrings() -> Iterator[str]:
-    """Those of the public classes and functions, and of their public methods."""
+    """Yield the docstrings of the public classes and functions, and of their public methods."""
     for module in (kclient, kclient.testing):
         for public in (getattr(module, name) for name in module.__all__):
             yield inspect.getdoc(public) or ""
@@ -218,7 +218,7 @@ def test_other_things_than_topics_have_no_such_hint() -> None:
         (ConsumerConfig, {"fetch_max_wait": 500}),
     ],
 )
-def test_milliseconds_are_told_that_durations_are_seconds(
+def test_milliseconds_are_refused_as_durations_are_seconds(
     config: Any, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidConfig, match="durations are in seconds"):
@@ -236,7 +236,7 @@ def test_milliseconds_are_told_that_durations_are_seconds(
         (ConsumerConfig, {"auto_offset_reset": "erliest"}, "'earliest'"),
     ],
 )
-def test_a_slip_in_a_choice_is_answered_with_what_was_meant(
+def test_a_slip_in_a_choice_gets_what_was_meant_as_advice(
     config: Any, settings: dict[str, Any], meant: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=f"did you mean {meant}\\?"):
@@ -250,7 +250,7 @@ def test_the_advice_about_transactions_does_not_promise_them() -> None:
     assert "leave it out" not in str(caught.value)
 
 
-def test_a_choice_that_resembles_none_is_answered_with_all() -> None:
+def test_a_choice_that_resembles_none_gets_all_choices_as_advice() -> None:
     with pytest.raises(InvalidConfig) as caught:
         ProducerConfig(compression="brotli")
     assert "did you mean" not in str(caught.value)
@@ -265,39 +265,39 @@ def test_types_have_their_article(word: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-def test_with_without_async_says_so(client: Any) -> None:
+def test_with_without_async_names_the_remedy(client: Any) -> None:
     with pytest.raises(TypeError, match=f"`async with` is needed for {a_or_an(client.__name__)}"):
         with client("localhost:9092"):
             pass  # pragma: no cover
 
 
-def test_for_without_async_says_so() -> None:
+def test_for_without_async_names_the_remedy() -> None:
     with pytest.raises(TypeError, match="`async for` is needed for a Consumer"):
         for _ in Consumer("localhost:9092"):  # type: ignore[attr-defined]
             pass  # pragma: no cover
 
 
-# What a trial of a new user's mistakes found: texts that led astray, or said nothing.
+# Errors found in a trial of a new user's mistakes: texts that misled, or did not help.
 
 
-def test_a_topic_and_a_value_in_the_wrong_order_are_told_by_the_topic() -> None:
+def test_a_topic_and_a_value_in_the_wrong_order_are_detected_by_the_topic() -> None:
     with pytest.raises(InvalidArgument, match="topic must be a str, not bytes"):
         plain_bytes(b"v", "value", "t")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [1_714_564_800.5, datetime.datetime(2024, 5, 1)])
-def test_a_timestamp_that_is_no_int_is_told_how_to_become_one(given: Any) -> None:
+def test_a_timestamp_that_is_no_int_is_refused_with_how_to_make_one(given: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"int\(.*1000\)"):
         checked_timestamp(given)
 
 
-def test_names_of_topics_in_place_of_partitions_are_told_what_a_partition_is() -> None:
+def test_names_of_topics_in_place_of_partitions_are_refused_with_an_example() -> None:
     with pytest.raises(InvalidArgument, match=r"TopicPartition\('orders', 0\)"):
         checked_partitions(["orders"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("given", [[TopicPartition("t", 0)], {TopicPartition("t", 0)}])
-def test_a_collection_in_place_of_a_partition_is_told_how_to_give_several(given: Any) -> None:
+def test_a_collection_in_place_of_a_partition_is_refused_with_the_way_to_unpack(given: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"as an argument of its own: \*partitions"):
         checked_partition(given)
 
@@ -345,22 +345,22 @@ def test_help_shows_the_types_of_arguments_in_both_builds(method: Any) -> None:
     enqueue = inspect.signature(Producer.enqueue)
     assert {name: enqueue.parameters[name].annotation for name in types} == types
     first = (method.__doc__ or "").splitlines()[0]
-    assert "(self" not in first  # what it does, no signature
+    assert "(self" not in first  # what the method does, not its signature
 
 
-def test_the_name_of_a_security_protocol_is_answered_with_what_makes_one() -> None:
+def test_the_name_of_a_security_protocol_gets_the_factory_as_advice() -> None:
     with pytest.raises(InvalidConfig, match=r"security='SSL' .* as Security\.tls\(\)"):
         Producer("localhost:9092", security="SSL")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", ["a:9092;b:9093", "a:9092; b", "a:9092 b:9093", "a b"])
-def test_addresses_that_are_not_separated_by_commas_are_told_so(given: str) -> None:
+def test_addresses_that_are_not_separated_by_commas_are_refused(given: str) -> None:
     with pytest.raises(InvalidConfig, match="addresses are separated by commas") as caught:
         Producer(given)
     assert "IPv6" not in str(caught.value)
 
 
-def test_an_ipv6_address_without_brackets_is_told_of_them() -> None:
+def test_an_ipv6_address_without_brackets_is_refused_with_an_example() -> None:
     with pytest.raises(InvalidConfig, match=r"in brackets, '\[::1\]:9092'"):
         Producer("::1:9092")
 
@@ -375,7 +375,7 @@ def test_an_ipv6_address_without_brackets_is_told_of_them() -> None:
         ("orders|copies", "a regular expression is given as `pattern='"),
     ],
 )
-def test_what_is_no_topic_name_is_answered_with_where_it_belongs(given: str, advice: str) -> None:
+def test_what_is_no_topic_name_is_refused_with_where_it_belongs(given: str, advice: str) -> None:
     with pytest.raises(InvalidArgument, match=f"is not a topic name: .*{advice}"):
         Consumer("orders", given)
 
@@ -400,7 +400,7 @@ def test_no_compression_is_spelt_out() -> None:
         ("gzip", True, "an int"),
     ],
 )
-def test_a_level_is_answered_with_the_range_of_its_codec(
+def test_a_bad_level_is_refused_with_the_range_of_its_codec(
     codec: Any, level: Any, allowed: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=f"compression_level=.*allowed is {allowed}"):
@@ -408,7 +408,7 @@ def test_a_level_is_answered_with_the_range_of_its_codec(
 
 
 @pytest.mark.parametrize("client", [Admin, Consumer, GroupMember, Producer])
-def test_start_says_how_to_try_again(client: Any) -> None:
+def test_start_documents_how_to_try_again(client: Any) -> None:
     words = " ".join((inspect.getdoc(client.start) or "").split())
     assert re.search(r"BootstrapFailed: .*[Mm]ake a new client to try again\..*ClientClosed", words)
 

@@ -1,4 +1,4 @@
-"""What observers are given has its names where users look for them."""
+"""The events and types that observers receive can be imported from hooks."""
 
 from __future__ import annotations
 

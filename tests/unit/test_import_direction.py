@@ -1,4 +1,4 @@
-"""The walls between the rooms: who may import whom, what is not imported early, how big files get.
+"""Package boundaries: allowed imports, what is imported lazily, and how big files may get.
 
 Reads the source as syntax trees; a fresh interpreter shows what an import really loads.
 """
@@ -36,7 +36,7 @@ BASE = {
         "transitions",
     ),
 }
-"""Modules of the ground floor: they import each other and nothing else of kclient."""
+"""Base modules: they import each other and nothing else of kclient."""
 ALLOWED = {
     "protocol": set[str](),
     "record": set[str](),
@@ -51,7 +51,7 @@ ALLOWED = {
     "cli": {"testing"},
     "__main__": {"cli"},
 }
-"""Room -> the rooms below it. Each may also import the ground floor and itself."""
+"""Package -> packages that it may import, besides the base modules and itself."""
 HEAVY = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "uvloop", "confluent_kafka", "aiokafka")
 UNNEEDED = (
     "argparse",
@@ -63,38 +63,38 @@ UNNEEDED = (
     "pathlib",
     "typing_extensions",
 )
-"""What a client can be without: together as costly as a quarter of importing it."""
+"""Modules that a client doesn't need: together they cost a quarter of importing it."""
 FILE_WALL, FUNCTION_WALL = 800, 60
 FACADES = {"consumer/consumer.py"}
-"""One public class, most of it what its calls promise; may be longer."""
+"""One public class, most of it docstrings of its methods; these files may be longer."""
 WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secrets"}
-"""What a sans-IO file must not know: time comes in as `now`, chance as an `rng`."""
+"""Modules that a sans-IO file must not use: time comes in as `now`, randomness as an `rng`."""
 
 
 def sources() -> list[Path]:
-    """All modules of the package."""
+    """Return all modules of the package."""
     return sorted(ROOT.rglob("*.py"))
 
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    """A module's syntax tree."""
+    """Return a module's syntax tree."""
     return ast.parse(path.read_text())
 
 
 def package_of(module: str) -> str:
-    """`kclient.cluster.view` -> `cluster`; the package itself -> the empty string."""
+    """Map `kclient.cluster.view` to `cluster`, and the package itself to the empty string."""
     return module.removeprefix("kclient").strip(".").partition(".")[0]
 
 
 def name_of(path: Path) -> str:
-    """The dotted name of a module of the package."""
+    """Return the dotted name of a module of the package."""
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports anywhere, type checking and functions included."""
+    """Yield every module that a file imports anywhere, type checking and functions included."""
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -108,12 +108,12 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def imported_at_run_time(path: Path, *, in_functions: bool = True) -> frozenset[str]:
-    """The modules that a file really imports; not those that only type checkers see."""
+    """Return the modules that a file imports at run time, without those for type checkers."""
     return imported(tree_of(path), in_functions=in_functions)
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The length of a function without its docstring, which may be as long as it is useful."""
+    """Return the length of a function without its docstring, whose length isn't limited."""
     first = function.body[0]
     described = ast.get_docstring(function) is not None
     docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if described else 0
@@ -125,7 +125,7 @@ def test_imports_go_one_way() -> None:
     for path in sources():
         package = package_of(name_of(path))
         if not package:
-            continue  # kclient/__init__.py hands out names of every package
+            continue  # kclient/__init__.py re-exports names of every package
         allowed = BASE if package in BASE else BASE | ALLOWED[package] | {package}
         for module in imports(path):
             if module == "kclient" or not module.startswith("kclient."):
@@ -141,9 +141,9 @@ def test_no_modules_of_a_package_import_each_other() -> None:
     assert {name: found.circles for name, found in packages.items() if found.circles} == {}
 
 
-def test_every_room_is_on_the_map() -> None:
-    rooms = {package_of(name_of(path)) for path in sources()} - {""}
-    assert rooms <= BASE | set(ALLOWED)
+def test_every_package_is_on_the_map() -> None:
+    packages = {package_of(name_of(path)) for path in sources()} - {""}
+    assert packages <= BASE | set(ALLOWED)
 
 
 @pytest.mark.parametrize("place", SANS_IO)
@@ -225,7 +225,7 @@ def test_files_and_functions_stay_small() -> None:
     assert not wrong
 
 
-def test_every_file_says_what_it_is() -> None:
+def test_every_file_has_a_docstring() -> None:
     silent = [
         path.relative_to(ROOT).as_posix()
         for path in sources()

@@ -1,4 +1,4 @@
-"""Partitioners that choose as other clients do."""
+"""Partitioners that choose partitions as other clients do."""
 
 from __future__ import annotations
 

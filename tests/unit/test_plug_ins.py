@@ -1,4 +1,4 @@
-"""Plug-ins are refused when a client is made, by what they can be called with."""
+"""Plug-ins are checked when a client is made, by the arguments that they accept."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_takes_a_value_alone_is_no_codec(client: Any, field: str, given: An
 )
 @pytest.mark.parametrize(("client", "field"), CODECS)
 def test_an_async_codec_is_refused(client: Any, field: str, given: Any) -> None:
-    """It is called once per record, where nothing can be awaited."""
+    """A codec is called once per record, where nothing can be awaited."""
     with pytest.raises(REFUSED, match=rf"{field}=.* is async"):
         client("localhost:9092", **{field: given})
 
@@ -70,7 +70,7 @@ class AwaitedPartitioner:
 
 
 @pytest.mark.parametrize("given", [b"x", OfAnotherClient(), Partitioner, lambda *_: 0])
-def test_a_partitioner_that_can_not_be_asked_is_refused(given: Any) -> None:
+def test_a_partitioner_that_can_not_be_called_is_refused(given: Any) -> None:
     needed = r"partition\(topic, key, partition_count\)|give an instance"
     with pytest.raises(InvalidConfig, match=rf"partitioner holds .*({needed})"):
         Producer("localhost:9092", partitioner=given)

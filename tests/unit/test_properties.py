@@ -1,4 +1,4 @@
-"""Properties files of Java's and librdkafka's clients: read whole, and refused where unsafe."""
+"""Properties files of Java's and librdkafka's clients: fully understood, or refused if unsafe."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_what_would_weaken_or_can_not_be_honoured_is_refused(
 
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate and its key."""
+    """Return the paths of a certificate and its key."""
     folder = tmp_path_factory.mktemp("pem")
     chain, key = folder / "chain.pem", folder / "key.pem"
     openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -301,7 +301,7 @@ def test_pem_becomes_security_that_verifies(
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
-def test_an_encrypted_key_without_a_password_is_refused_and_asks_nobody(
+def test_an_encrypted_key_without_a_password_is_refused_without_a_prompt(
     tmp_path: Path, pem: tuple[Path, Path]
 ) -> None:
     chain, key = pem
@@ -336,7 +336,9 @@ def test_resets_have_the_values_of_librdkafka_too(theirs: str, ours: str) -> Non
     assert config.auto_offset_reset == asked.auto_offset_reset
 
 
-def test_a_file_of_librdkafka_says_that_keys_go_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_of_librdkafka_warns_that_keys_go_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     theirs = {"metadata.broker.list": "h:1", "queue.buffering.max.ms": "5"}
     ProducerConfig.from_properties(theirs)
     assert "partitioner=kclient.partitioners.ConsistentRandom()" in caplog.text

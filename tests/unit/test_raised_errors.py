@@ -1,6 +1,6 @@
-"""No error that is kept is raised itself: its traceback would grow with each raise.
+"""A stored error is never raised itself: its traceback would grow with each raise.
 
-``errors.fresh`` makes one to raise of one that is kept.
+``errors.fresh`` makes a copy of a stored error to raise.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ROOT = Path(kclient.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if "messages" not in path.parts)
 ALLOWED = {
     "consumer/consumer.py: outcome",  # of this call alone
-    "producer/record_source.py: error",  # it is let go of before
+    "producer/record_source.py: error",  # its reference is dropped before the raise
     "producer/send_many.py: raised",  # ends the program
     "testing/clock.py: error.__cause__",  # of the error that was just caught
 }
 
 
 def kept(tree: ast.Module) -> Iterator[str]:
-    """What is raised, or given to a future, of attributes, items and constants."""
+    """Yield what is raised, or set on a future, out of attributes, items and constants."""
     constants = {
         target.id
         for node in tree.body
@@ -56,7 +56,7 @@ def kept(tree: ast.Module) -> Iterator[str]:
 
 
 def own(function: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a function but those of functions inside of it."""
+    """Yield all nodes of a function but those of nested functions."""
     for child in ast.iter_child_nodes(function):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child
@@ -64,7 +64,7 @@ def own(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def assigned(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Names and what is assigned to them."""
+    """Yield names and what is assigned to them."""
     for node in own(function):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -83,7 +83,7 @@ def assigned(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def raised_by(node: ast.AST) -> Iterator[ast.expr]:
-    """What a statement raises, here or at those who wait for a future."""
+    """Yield what a statement raises, here or at the waiters of a future."""
     found: ast.expr | None = None
     if isinstance(node, ast.Raise):
         found = node.exc
@@ -99,7 +99,7 @@ def raised_by(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_kept(value: ast.expr) -> bool:
-    """Whether it is an attribute or an item, and no class."""
+    """Return whether it is an attribute or an item, and no class."""
     if isinstance(value, ast.IfExp):
         return is_kept(value.body) or is_kept(value.orelse)
     if isinstance(value, ast.Attribute):
@@ -192,7 +192,7 @@ def test_the_traceback_of_an_error_that_is_raised_again_and_again_does_not_grow(
 
 
 class Odd(Exception):
-    """Can't be copied."""
+    """An error that can't be copied."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(one)

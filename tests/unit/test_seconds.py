@@ -1,4 +1,4 @@
-"""Durations are seconds: milliseconds are refused with the value that was meant."""
+"""Durations are seconds: milliseconds are refused, with the intended value in the error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USUAL_MS = {
     "retry_backoff_max": (1_000, 10_000),
     "session_timeout": (6_000, 45_000),
 }
-"""What programs for other clients have, in milliseconds; each must be over the bound."""
+"""Usual values of other clients, in milliseconds; each must be over the bound."""
 LONG = {
     "api_timeout": 3600,
     "delivery_timeout": 3600,
@@ -50,7 +50,7 @@ LONG = {
     "request_timeout": 600,
     "session_timeout": 1800,
 }
-"""Seconds that are legitimate."""
+"""Legitimate long durations, in seconds."""
 ENDLESS = {
     *("api_timeout", "bootstrap_timeout", "connections_max_idle", "delivery_timeout", "max_block"),
     *("max_poll_interval", "metadata_max_age", "metadata_max_idle"),
@@ -59,7 +59,7 @@ ENDLESS = {
 
 
 def durations() -> list[tuple[type[Settings], str]]:
-    """All settings of all clients whose type is a float."""
+    """Return all settings of all clients whose type is a float."""
     return [
         (config, field.name)
         for config in CLIENTS
@@ -106,7 +106,7 @@ def test_long_durations_that_make_sense_are_taken(config: type[Settings], name: 
     assert getattr(config(**{name: LONG[name]}), name) == LONG[name]
 
 
-def test_the_text_says_how_long_it_would_be() -> None:
+def test_the_text_has_how_long_it_would_be() -> None:
     with pytest.raises(InvalidConfig) as raised:
         ProducerConfig(request_timeout=30000)
     assert "30000 s are over 8 hours; 30 s is request_timeout=30.0" in str(raised.value)

@@ -1,4 +1,4 @@
-"""Security values: verified by default, impossible combinations refused."""
+"""Security values: verified by default; impossible combinations are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ready-made serializers: Java's bytes, nulls through, wrong types refused by name."""
+"""Ready-made serializers: Java's bytes, None passes through, wrong types are refused by name."""
 
 from __future__ import annotations
 

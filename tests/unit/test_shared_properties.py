@@ -1,4 +1,4 @@
-"""Properties that several clients share, or that hold what this package can't have."""
+"""Properties that several clients share, or whose values this package can't support."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHARED: dict[str, Any] = {
 
 
 def refusal(config: type[Settings], properties: Any) -> str:
-    """The text of the error."""
+    """Return the text of the error."""
     with pytest.raises(InvalidConfig) as raised:
         config.from_properties(properties)
     return str(raised.value)
@@ -109,7 +109,7 @@ def test_what_only_the_producer_can_not_have_stops_no_consumer(
 def test_the_list_of_settings_of_the_producer_is_complete() -> None:
     common = {field.name for field in dataclasses.fields(AdminConfig)}
     named = {field.name for field in dataclasses.fields(ProducerConfig) if field.metadata["kafka"]}
-    compression = {"compression_level"}  # which has no name in Java's client
+    compression = {"compression_level"}  # it has no name in Java's client
     assert (named - common) | compression | {"partitioner"} == OF_THE_PRODUCER
 
 
@@ -232,7 +232,7 @@ def test_offsets_that_the_application_stores_need_commits_of_its_own(
         ("logger", 'logging.getLogger("kclient")'),
     ],
 )
-def test_a_callback_is_answered_with_what_there_is_in_its_place(name: str, words: str) -> None:
+def test_a_callback_is_refused_with_what_there_is_in_its_place(name: str, words: str) -> None:
     text = refusal(ConsumerConfig, {"group.id": "g", name: print})
     assert f"{name!r}, a builtin_function_or_method" in text
     assert "allowed are str, int, float and bool" in text
@@ -289,7 +289,7 @@ def test_the_warning_has_the_unknown_names_alone(
         (ProducerConfig, "send.buffer.bytes", "12"),
     ],
 )
-def test_an_error_says_the_name_and_the_value_once(
+def test_an_error_has_the_name_and_the_value_once(
     config: type[Settings], name: str, value: str
 ) -> None:
     text = refusal(config, {name: value})

@@ -1,4 +1,4 @@
-"""Every state machine: complete, without dead ends, and drawn as it is."""
+"""Every state machine: complete, without dead ends, and drawn as its table is."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_no_state_is_a_dead_end_unless_it_is_an_end(table: Table) -> None:
     assert all(reachable(table, state) & ends for state in table)
 
 
-def test_the_page_of_diagrams_is_what_the_tables_say() -> None:
+def test_the_page_of_diagrams_agrees_with_the_tables() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_the_guide_has_the_picture_of_a_member_as_its_table_says() -> None:
+def test_the_guide_has_the_picture_of_a_member_from_its_table() -> None:
     text = GUIDE.read_text(encoding="utf-8")
     assert PICTURE.search(text)
     assert text == guide(text)

@@ -4,9 +4,9 @@ Adjacent fields of a fixed size are read by one ``struct`` call, together with t
 of the variable field that follows them. Code is emitted once for the flexible and once for the
 older versions; smaller differences between versions become branches.
 
-The emitted code is quick and trusting where a mistake can't go unnoticed: reading past the end
-raises ``struct.error`` or ``IndexError``, and only slices are checked. ``Message.decode`` turns
-whatever it raises into a ProtocolError that says where.
+The emitted code checks nothing where a mistake can't go unnoticed: reading past the end raises
+``struct.error`` or ``IndexError``, and only slices are checked. ``Message.decode`` converts
+whatever it raises to a ProtocolError that names the place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def segments(definition: Definition, struct: Struct) -> list[tuple[Versions, boo
 
 
 def version_test(wanted: Versions, given: Versions) -> str | None:
-    """A condition that tells ``wanted`` from the rest of ``given``; None where it is all of it."""
+    """A condition for ``wanted`` among ``given`` versions; None where it is all of them."""
     if wanted.covers(given):
         return None
     if wanted.first <= given.first:

@@ -1,8 +1,8 @@
 """Emits the method that writes a struct to a bytearray.
 
 Adjacent fields of a fixed size are written by one ``struct`` call. A field that the version
-doesn't have must be at its default, unless Kafka marks it as ignorable. What the emitted code
-raises on values of the wrong type or range, ``Message.encode`` turns into a ProtocolError.
+doesn't have must be at its default, unless Kafka marks it as ignorable. ``Message.encode`` converts
+what the emitted code raises on values of the wrong type or range to a ProtocolError.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Writer:
             self._out.add("return")
 
     def _emit_refusal(self, field: Field) -> bool:
-        """Refuse a value that the version can't carry; says whether code was emitted."""
+        """Refuse a value that the version can't carry; return whether code was emitted."""
         if field.ignorable:
             return False
         with self._out.block(f"if {self._differs(field)}:"):

@@ -1,4 +1,4 @@
-"""What Kafka's own error table doesn't say: which errors end a client, and what to do about them.
+"""What Kafka's own error table lacks: which errors end a client, and what to do about them.
 
 ``errors`` joins these with the table that Java prints. Names are Kafka's; the generator refuses a
 name that Kafka doesn't have.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 FATAL = {
     # The object that got one of these can't go on, whatever it was doing: another instance took
-    # its identity, or the broker refuses who it says it is. Not here, since the answer depends
-    # on the call: INVALID_PRODUCER_EPOCH (Produce: abort and go on; coordinator: fenced),
+    # its identity, or the broker rejects its credentials. Not here, since it depends on the
+    # call: INVALID_PRODUCER_EPOCH (Produce: abort and go on; coordinator: fenced),
     # UNSUPPORTED_VERSION, *_AUTHORIZATION_FAILED of a topic, group or cluster, and
     # OUT_OF_ORDER_SEQUENCE_NUMBER (an epoch bump repairs it).
     "UNSUPPORTED_SASL_MECHANISM",

@@ -1,7 +1,7 @@
 """Writes ``kclient/error_codes.py`` and ``kclient/broker_errors.py`` from Kafka's own table.
 
 The table is printed by a small Java program from ``org.apache.kafka.common.protocol.Errors`` of
-the newest release; ``error_facts`` adds what Java doesn't say.
+the newest release; ``error_facts`` adds what Java lacks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Apache Kafka's published jars, resolved by Maven.
 
-The generator and the golden tests ask for a release's class path; the answer is cached in the
+The generator and the golden tests ask for a release's class path; the result is cached in the
 user's cache directory and checked against the disk. Nothing here reads what is in a jar.
 """
 

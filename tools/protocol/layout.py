@@ -118,7 +118,7 @@ def default_source(field: Field) -> str:
 
 
 def fresh_source(field: Field) -> str:
-    """An expression that makes the default anew."""
+    """An expression that makes a new default."""
     if default(field) != ():
         return default_source(field)
     return "[]" if field.is_array else f"{element_type(field)}()"

@@ -30,7 +30,7 @@ def merge_releases(newer: dict[str, Definition], older: dict[str, Definition]) -
 
 
 def _stable(definitions: dict[str, Definition]) -> dict[str, Definition]:
-    """Without the last version of APIs whose request says that this one is not stable yet."""
+    """Without the last version of APIs whose request marks this one as not stable yet."""
     unstable = {one.api_key for one in definitions.values() if one.unstable}
     kept = {}
     for name, one in definitions.items():

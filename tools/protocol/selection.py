@@ -36,7 +36,7 @@ BROKER_APIS = frozenset(
         "StreamsGroupHeartbeat",
     )
 )
-"""APIs that no client of ours sends, and no broker of the embedded cluster serves."""
+"""APIs that no client of kclient sends, and no broker of the embedded cluster serves."""
 
 _BROKER_RECORDS = (
     "DefaultPrincipalData",
@@ -48,7 +48,7 @@ _BROKER_RECORDS = (
     "StreamsGroup",
     "VotersRecord",
 )
-"""What the names of records begin with that nothing of ours reads or writes."""
+"""Prefixes of the names of records that kclient neither reads nor writes."""
 
 
 def generated(definitions: Iterable[Definition]) -> list[Definition]:

@@ -20,12 +20,12 @@ import org.apache.kafka.common.utils.Exit;
  * Runs the command line tools of Kafka one after the other, or beside each other, in one JVM: each
  * start of one would cost a second. `java_tools` writes the orders; every one is a line:
  *
- *   run STDIN CLASS ARGUMENT...    to its end; answered with its status and output
- *   start CLASS ARGUMENT...        answered with its number
- *   output NUMBER                  what it has said so far
- *   stop NUMBER                    as Ctrl-C does: runs its shutdown hooks; answered as `run` is
+ *   run STDIN CLASS ARGUMENT...    to its end; returns its status and output
+ *   start CLASS ARGUMENT...        returns its number
+ *   output NUMBER                  what it has printed so far
+ *   stop NUMBER                    as Ctrl-C does: runs its shutdown hooks; returns what `run` does
  *
- * Words are in Base64, so are the answers: "STATUS OUT ERR", the status 0 where a tool didn't exit.
+ * Arguments and results are in Base64: "STATUS OUT ERR", the status 0 where a tool didn't exit.
  */
 public class Driver {
     /** What a tool's exit becomes: the driver goes on. */
@@ -158,7 +158,7 @@ public class Driver {
         Scanner input = new Scanner(System.in, StandardCharsets.UTF_8);
         new Thread(() -> {
             while (input.hasNextLine()) orders.add(input.nextLine());
-            Runtime.getRuntime().halt(0);  // nobody waits for what still runs
+            Runtime.getRuntime().halt(0);  // tools that still run are not waited for
         }).start();
         while (true) {
             String[] words = orders.take().split(" ");

@@ -1,1 +1,1 @@
-"""One program per foreign client: each plays the features that it has and tells what it saw."""
+"""One program per foreign client: each plays its features and reports what it saw."""

@@ -94,7 +94,7 @@ async def produce_idempotent(scene: Scene) -> object:
 
 @played
 async def produce_acks(scene: Scene) -> object:
-    """Without answers, by the leader, by all."""
+    """Unacknowledged, by the leader, by all."""
     for acks in (0, 1, "all"):
         topic = scene.topic("acks")
         await write(scene, topic, [b"a", b"b", b"c"], acks=acks)
@@ -299,7 +299,7 @@ def _holds(member: Member, count: int) -> Callable[[], Awaitable[bool]]:
 
 @played
 async def groups_rebalance(scene: Scene) -> object:
-    """An eager group, by range, in turn and sticky."""
+    """An eager group, by range, round robin and sticky."""
     for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor):
         topic, group = scene.topic("eager", 4), scene.name("eager")
         start = functools.partial(

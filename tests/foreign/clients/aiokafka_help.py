@@ -71,7 +71,7 @@ async def write(
     first_time: int | None = None,
     **settings: Any,
 ) -> list[int]:
-    """Write values, 1 s apart if they have a time; their offsets as they were told."""
+    """Write values, 1 s apart if they have a time; return the acknowledged offsets."""
     async with producing(scene, **{"acks": "all", **settings}) as made:
         sent = [
             await made.send(

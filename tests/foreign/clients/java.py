@@ -66,7 +66,7 @@ def produce_codecs(scene: Scene) -> object:
 
 
 def produce_idempotent(scene: Scene) -> object:
-    """The verifiable producer, whose producer is idempotent; every offset as it was told."""
+    """The verifiable producer, which is idempotent; every acknowledged offset."""
     topic = scene.topic("idempotent")
     offsets = _verifiable(scene, topic, 2000)
     equal(offsets, list(range(2000)))
@@ -75,7 +75,7 @@ def produce_idempotent(scene: Scene) -> object:
 
 
 def produce_acks(scene: Scene) -> object:
-    """Without answers, by the leader, by all."""
+    """Unacknowledged, by the leader, by all."""
     seen: dict[str, object] = {}
     for acks in ("0", "1", "-1"):
         topic = scene.topic("acks")

@@ -26,7 +26,7 @@ class Member:
         )
 
     def events(self) -> list[dict[str, Any]]:
-        """What it told."""
+        """The events that it reported."""
         said = self._tools.output(self._number)
         equal([said.status, said.err], [0, ""], "errors of the member")
         whole = said.out[: said.out.rfind("\n") + 1]
@@ -34,7 +34,7 @@ class Member:
 
     @property
     def partitions(self) -> set[int]:
-        """What it has."""
+        """The partitions that it owns."""
         found: set[int] = set()
         for one in self.events():
             reported = {where["partition"] for where in one.get("partitions", ())}
@@ -103,7 +103,7 @@ def _two_members(scene: Scene, stem: str, *arguments: str) -> list[tuple[str, in
 
 
 def groups_rebalance(scene: Scene) -> object:
-    """An eager group, by range and in turn."""
+    """An eager group, by range and round robin."""
     seen = []
     for name in ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor"):
         steps = _two_members(scene, "eager", "--assignment-strategy", f"{_ASSIGNORS}{name}")
@@ -122,7 +122,7 @@ def groups_cooperative(scene: Scene) -> object:
 
 
 def groups_static(scene: Scene) -> object:
-    """A member that comes back under its instance id has what it had, and nobody moves."""
+    """A member that comes back under its instance id keeps its partitions; none move."""
     topic, group = scene.topic("static", 4), scene.name("static")
     first = Member(scene, group, topic, "--group-instance-id", "one")
     until(lambda: len(first.partitions) == 4, "all with the first member")
@@ -143,14 +143,14 @@ def groups_static(scene: Scene) -> object:
 
 
 def _group(scene: Scene, *arguments: str, refused: bool = False) -> Said:
-    """Run kafka-consumer-groups, whose status says nothing: it tells an error in words."""
+    """Run kafka-consumer-groups, which reports errors by text and not by its exit status."""
     said = tools(scene).run("ConsumerGroupCommand", *arguments)
     equal("Error: " in said.out, refused, f"an error from {' '.join(arguments)}: {said.out}")
     return said
 
 
 def _rows(said: Said) -> list[list[str]]:
-    """The words of the table that a tool printed."""
+    """The cells of the table that a tool printed."""
     lines = [line.split() for line in said.lines]
     start = next(i for i, words in enumerate(lines) if words[0] == "GROUP")
     return lines[start:]

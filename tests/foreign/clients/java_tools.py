@@ -1,4 +1,4 @@
-"""Kafka's command line tools in one JVM, told what to do by `Driver.java`'s lines.
+"""Kafka's command line tools in one JVM, driven by lines to `Driver.java`.
 
 A tool that exits with another status than 0 is an error unless it is expected to.
 """
@@ -81,7 +81,7 @@ class Tools:
         return int(self._answer("start", *self._command(tool, arguments)))
 
     def output(self, number: int) -> Said:
-        """What a tool has said so far."""
+        """What a tool has printed so far."""
         return self._said("output", str(number))
 
     def stop(self, number: int) -> Said:
@@ -120,7 +120,7 @@ def tools(scene: Scene) -> Tools:
 
 @functools.cache
 def file_of(text: str, name: str) -> str:
-    """The path of a file that says ``text``; gone with this process."""
+    """The path of a file with ``text``; deleted when this process ends."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     path = Path(folder.name) / name

@@ -90,12 +90,12 @@ def produce_idempotent(scene: Scene) -> object:
 
 
 def produce_acks(scene: Scene) -> object:
-    """Without answers, by the leader, by all."""
+    """Unacknowledged, by the leader, by all."""
     for acks in (0, 1, "all"):
         topic = scene.topic(f"acks-{acks}")
         plain = {} if acks == "all" else {"enable_idempotence": False}
         offsets = write(scene, topic, [b"a", b"b", b"c"], acks=acks, **plain)
-        if acks != 0:  # without answers it makes offsets up
+        if acks != 0:  # without responses it makes offsets up
             equal(offsets, [0, 1, 2])
         equal([m.value for m in read(scene, topic, 3)], [b"a", b"b", b"c"])
     return "0, 1, all"

@@ -19,7 +19,7 @@ def refused(call: Callable[[], object]) -> str:
 
 
 def described(client: Any, topic: str) -> Any:
-    """What Metadata says of a topic."""
+    """A topic's description in Metadata."""
     (found,) = client.describe_topics([topic])
     return found
 

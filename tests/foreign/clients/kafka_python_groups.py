@@ -116,7 +116,7 @@ def _two_members(scene: Scene, stem: str, **settings: Any) -> Any:
 
 
 def groups_rebalance(scene: Scene) -> object:
-    """An eager group, by range and in turn."""
+    """An eager group, by range and round robin."""
     for stem, assignor in (
         ("range", RangePartitionAssignor),
         ("turn", RoundRobinPartitionAssignor),

@@ -58,7 +58,7 @@ def write(
     first_time: int | None = None,
     **settings: Any,
 ) -> list[int]:
-    """Write values, 1 s apart if they have a time; their offsets as they were told."""
+    """Write values, 1 s apart if they have a time; return the acknowledged offsets."""
     with producing(scene, **settings) as made:
         sent = [
             made.send(

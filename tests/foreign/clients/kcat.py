@@ -47,7 +47,7 @@ def write(scene: Scene, topic: str, lines: list[str], *arguments: str) -> None:
 
 
 def read(scene: Scene, topic: str, *arguments: str) -> list[dict[str, Any]]:
-    """Read to the end of the partitions, as kcat's JSON tells records."""
+    """Read to the end of the partitions; records as in kcat's JSON."""
     said = run(scene, "-C", "-q", "-J", "-e", "-t", topic, *arguments)
     return [json.loads(line) for line in said.splitlines()]
 
@@ -141,7 +141,7 @@ def produce_idempotent(scene: Scene) -> object:
 
 
 def produce_acks(scene: Scene) -> object:
-    """Without answers, by the leader, by all."""
+    """Unacknowledged, by the leader, by all."""
     for acks in ("0", "1", "-1"):
         topic = scene.topic("acks")
         write(scene, topic, ["a", "b"], "-X", f"acks={acks}")
@@ -244,7 +244,7 @@ class Member:
 
     @property
     def partitions(self) -> set[int]:
-        """What it has, by what it said last of it."""
+        """The partitions that it owns, from its output."""
         found: set[int] = set()
         for step in list(self.steps):
             named = {int(number) for number in re.findall(r" \[(\d+)\]", step)}

@@ -100,7 +100,7 @@ def produce_idempotent(scene: Scene) -> object:
 
 
 def produce_acks(scene: Scene) -> object:
-    """Without answers, by the leader, by all."""
+    """Unacknowledged, by the leader, by all."""
     seen = {}
     for acks in ("0", "1", "all"):
         topic = scene.topic(f"acks-{acks}")

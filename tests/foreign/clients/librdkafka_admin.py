@@ -27,7 +27,7 @@ from tests.foreign.scene import FIRST_TIME, PATIENCE, Feature, Scene, equal, ref
 
 @functools.cache
 def admin(scene: Scene) -> AdminClient:
-    """The admin client; one that is forgotten gives up what it was asked."""
+    """The admin client, cached: one that is collected abandons its pending requests."""
     return AdminClient({"bootstrap.servers": scene.bootstrap})
 
 
@@ -313,7 +313,7 @@ def records_delete(scene: Scene) -> object:
 
 
 def list_offsets(scene: Scene, topic: str) -> object:
-    """What ListOffsets says by each question, of a topic whose records are 1 s apart."""
+    """The result of ListOffsets for each spec, of a topic whose records are 1 s apart."""
     client = admin(scene)
     seen = {}
     for name, spec in (

@@ -136,7 +136,7 @@ def _two_members(scene: Scene, stem: str, **settings: Any) -> object:
 
 
 def groups_rebalance(scene: Scene) -> object:
-    """An eager group, by range and in turn."""
+    """An eager group, by range and round robin."""
     return [
         _two_members(scene, "range", **{"partition.assignment.strategy": "range"}),
         _two_members(scene, "turn", **{"partition.assignment.strategy": "roundrobin"}),
@@ -153,7 +153,7 @@ def groups_cooperative(scene: Scene) -> object:
 
 
 def groups_static(scene: Scene) -> object:
-    """A member that comes back under its instance id has what it had, and nobody moves."""
+    """A member that comes back under its instance id keeps its partitions; none move."""
     topic, group = scene.topic("static", 4), scene.name("static")
 
     def member(instance: str) -> Member:
@@ -172,7 +172,7 @@ def groups_static(scene: Scene) -> object:
     described = only(admin(scene).describe_consumer_groups([group]))
     names = sorted(one.group_instance_id for one in described.members)
     equal(names, ["one", "two"])
-    usurper = member("one")  # whoever comes later has the name
+    usurper = member("one")  # the later member gets the instance id
     until(lambda: first.errors, "the first member is fenced")
     fenced, first.errors = first.errors[0], []
     first.stop()

@@ -41,7 +41,7 @@ def consumer(scene: Scene, **settings: Any) -> Consumer:
 def produce(
     made: Producer, topic: str, values: Sequence[bytes], *, partition: int = 0
 ) -> list[KafkaError | Message]:
-    """Produce values and wait for all; for each what was told of it."""
+    """Produce values and wait for all; return the outcome of each."""
     reported: list[KafkaError | Message] = []
     for value in values:
         made.produce(
@@ -57,7 +57,7 @@ def produce(
 def write(
     scene: Scene, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: Any
 ) -> list[int]:
-    """Produce values, which must succeed; their offsets as they were told."""
+    """Produce values, which must succeed; return the acknowledged offsets."""
     offsets = []
     for one in produce(producer(scene, **settings), topic, values, partition=partition):
         true(isinstance(one, Message), f"not delivered: {one}")

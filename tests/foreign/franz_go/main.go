@@ -1,6 +1,6 @@
 // franz-go on the features of the matrix: clients/franz_go.py builds and runs this program.
 //
-// It tells one line of JSON per feature, as scene.py does for the clients that Python can drive.
+// It prints one line of JSON per feature, as scene.py does for the clients that Python can drive.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const (
 	patience  = 30 * time.Second
-	firstTime = int64(1_700_000_000_000) // of records whose time matters, in ms since the epoch
+	firstTime = int64(1_700_000_000_000) // timestamp of records for which it matters, in ms
 )
 
 // scene is the broker or cluster that is played on.
@@ -107,7 +107,7 @@ func (s *scene) topic(stem string, partitions int32, configs ...string) string {
 	return name
 }
 
-// count tells the partitions of a topic that have a leader, -1 where there is no such topic.
+// count returns how many partitions of a topic have a leader, -1 where there is no such topic.
 func (s *scene) count(topic string) int {
 	found, err := s.admin.ListTopics(s.ctx)
 	check(err)

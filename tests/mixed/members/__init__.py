@@ -1,1 +1,1 @@
-"""One program for each client: a member of a group that tells what it owns and reads."""
+"""One program for each client: a member of a group that reports what it owns and reads."""

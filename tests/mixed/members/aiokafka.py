@@ -21,13 +21,13 @@ ASSIGNORS = {
 
 
 class Listener(ConsumerRebalanceListener):
-    """Tells, and commits what is given up."""
+    """Reports, and commits what is revoked."""
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self._consumer = consumer
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Before it joins anew."""
+        """Before it joins again."""
         if revoked:
             await _commit(self._consumer)
         tell("revoked", [one.partition for one in revoked])

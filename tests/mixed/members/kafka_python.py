@@ -28,14 +28,14 @@ _stopping = False
 
 
 class Listener(ConsumerRebalanceListener):
-    """Tells; what is given up can't be committed here, where the client's own loop calls."""
+    """Reports; what is revoked can't be committed here, as the client's own loop calls this."""
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Before it joins anew."""
+        """Before it joins again."""
         tell("revoked", [one.partition for one in revoked])
 
     def on_partitions_lost(self, lost: Any) -> None:
-        """It was thrown out."""
+        """It was fenced, or its session expired."""
         tell("lost", [one.partition for one in lost])
 
     def on_partitions_assigned(self, assigned: Any) -> None:

@@ -1,8 +1,8 @@
 """A member on kclient, which reads and commits in one of three ways.
 
-"poll" commits by itself what it was handed over; "iterate" lets the client commit; "run" gives
-records to handlers. Asked by SIGUSR1 it tells its health and where its tasks are, for the report of
-a group that is stuck.
+"poll" commits by itself what polls returned; "iterate" lets the client commit; "run" gives records
+to handlers. At SIGUSR1 it reports its health and where its tasks wait, for the report on a group
+that is stuck.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_erro
 
 LEAVING = 10.0
 _WORDS = 1500
-"""Characters of a stack or of a health that are told."""
+"""Characters of a stack or of a health that are reported."""
 
 
 async def main() -> None:
@@ -70,7 +70,7 @@ async def main() -> None:
     leaving = asyncio.create_task(stopping.wait())
     await asyncio.wait([reading, leaving], return_when=asyncio.FIRST_COMPLETED)
     if reading.done():
-        reading.result()  # it went on until it was told to leave, or this raises why it didn't
+        reading.result()  # raises what ended it before it was asked to leave
     elif options.way != "poll":
         reading.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -98,7 +98,7 @@ async def polling(consumer: kclient.Consumer[Any, Any], stopping: asyncio.Event)
 
 
 async def commit(consumer: kclient.Consumer[Any, Any]) -> None:
-    """Commit what was handed over."""
+    """Commit what polls returned."""
     try:
         await consumer.commit()
     except CommitFailed as error:
@@ -110,7 +110,7 @@ async def commit(consumer: kclient.Consumer[Any, Any]) -> None:
 
 
 async def iterating(consumer: kclient.Consumer[Any, Any], _: asyncio.Event) -> None:
-    """Take record by record; whoever asks for the next one has done with it."""
+    """Take record by record; asking for the next one marks a record as processed."""
     while True:
         try:
             async for record in consumer:
@@ -130,14 +130,14 @@ async def running(consumer: kclient.Consumer[Any, Any], _: asyncio.Event) -> Non
 
 
 def bear(error: KafkaError, where: str) -> None:
-    """Tell an error; one that isn't for a while ends the program."""
+    """Report an error; one that isn't retriable ends the program."""
     tell_error(error, where)
     if not error.retriable:
         raise error
 
 
 def tell_state(consumer: kclient.Consumer[Any, Any]) -> None:
-    """Tell how the client sees itself, and where all tasks wait."""
+    """Report the client's health, and where all tasks wait."""
     tell("health", health=repr(consumer.health())[:_WORDS])
     for task in asyncio.all_tasks():
         stack = io.StringIO()

@@ -1,9 +1,9 @@
-"""What all member programs share: their command line, and the lines that they tell.
+"""What all member programs have in common: their command line, and the lines that they report.
 
 A line is an object in JSON: "what" is one of `up`, `assigned`, `revoked`, `lost`, `read`,
 `committed`, `error`, `left`; "at" the monotonic clock, which all processes of a machine share.
-`read` is told before what was read may be committed: whoever is killed in between has told it.
-A program ends when its standard input does, as its owner has then died.
+`read` is reported before what was read may be committed, so a member that is killed in between has
+reported it. A program ends when its standard input does, as its owner has then died.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tell(what: str, partitions: Iterable[int] = (), **more: object) -> None:
 
 
 def tell_read(places: Iterable[tuple[int, int]]) -> None:
-    """Tell which records, as (partition, offset), were handed over, as runs without a gap."""
+    """Report the records, as (partition, offset), that the client returned, in gapless runs."""
     runs: list[list[int]] = []
     latest: dict[int, list[int]] = {}
     for partition, offset in places:
@@ -63,7 +63,7 @@ def tell_read(places: Iterable[tuple[int, int]]) -> None:
 
 
 def tell_error(error: BaseException, where: str) -> None:
-    """Tell an error that the program survives."""
+    """Report an error that the program survives."""
     tell("error", where=where, error=f"{type(error).__name__}: {error}"[:500])
 
 

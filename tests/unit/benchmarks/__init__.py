@@ -1,1 +1,1 @@
-"""The bench's own arithmetic and registries, without a broker and without other clients."""
+"""Arithmetic and registries of the bench, without a broker and without other clients."""

@@ -1,4 +1,4 @@
-"""What is compared gets the same number of records, so that what starting costs weighs the same."""
+"""Compared entries get equal record counts, so that start-up costs weigh the same for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXCEPTIONS = {
     "confluent aio 1,000 tasks, tuned",
     "confluent aio poll",
 }
-"""Named in the README; no floor looks at them."""
+"""Named in the README; no floor covers them."""
 THROUGHPUT = [
     cell
     for cell in CELLS.values()
@@ -47,12 +47,12 @@ def test_each_partition_gets_a_full_batch_before_growth_is_measured(name: str) -
     assert records * 100 > 1_000 * cell.settings["batch_size"]
 
 
-def test_the_user_says_records_for_all_of_them() -> None:
+def test_the_users_record_count_applies_to_all_entries() -> None:
     cell = CELLS["consume: base"]
     assert {records_for(cell, ENTRIES[name], 777) for name in cell.entries} == {777}
 
 
-def test_growth_keeps_its_own_amounts_whatever_the_user_says() -> None:
+def test_growth_keeps_its_own_amounts_whatever_the_user_sets() -> None:
     cell = CELLS["produce: 1,000 partitions"]
     assert records_for(cell, ENTRIES["kclient enqueue"], 777) == 1_000_000
 

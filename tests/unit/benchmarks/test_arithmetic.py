@@ -1,4 +1,4 @@
-"""Medians, ratios, verdicts, comparison; and how a peer that fails or is missing is shown."""
+"""Medians, ratios, verdicts, comparison; and how a failing or missing peer is shown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_summary_has_median_range_and_spread() -> None:
 
 
 def test_a_ratio_is_taken_within_rounds() -> None:
-    # The machine was half as fast in the second round: the ratio doesn't notice.
+    # The machine was half as fast in the second round; the ratio must not change.
     found = runs(MINE, 0.1, 0.2, 0.1) + runs(PEER, 0.3, 0.6, 0.4)
     assert ratio(found, (CELL, MINE), (CELL, PEER), "cpu_us") == pytest.approx(3.0)
 
@@ -69,7 +69,7 @@ def test_verdicts_hold_fail_or_stay_open() -> None:
     assert found[3].measured == "4.00x"
 
 
-def test_what_anybody_pays_stands_beside_a_ratio_and_is_measured_in_all_rounds() -> None:
+def test_the_cost_without_a_client_stands_beside_a_ratio_and_is_measured_in_all_rounds() -> None:
     bare = "no client: asyncio"
     floor = Floor("a", CELL, MINE, against=(Against(PEER, CELL, within=0.6),), bare=bare)
     found = runs(MINE, 0.4) + runs(PEER, 0.5)

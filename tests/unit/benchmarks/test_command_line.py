@@ -1,4 +1,4 @@
-"""Options are refused before anything is measured; what was measured isn't lost by what follows."""
+"""Bad options are refused before anything is measured; later failures lose no measurements."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_reader_of_the_report_that_went_away_loses_no_session(
     assert load(tmp_path / "a.json") == ({}, runs)
 
 
-def test_profile_says_so_when_no_entry_has_the_name(
+def test_profile_reports_when_no_entry_has_the_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from benchmarks.profiling import session

@@ -1,4 +1,4 @@
-"""Charts are drawn from whatever there is."""
+"""Charts are drawn from whatever results exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks of a sampling profiler, booked on the hops of a record's journey."""
+"""A sampling profiler's stacks, attributed to the hops of a record's journey."""
 
 from __future__ import annotations
 

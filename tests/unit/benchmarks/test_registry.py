@@ -42,7 +42,7 @@ def test_each_factor_is_a_cell_of_its_own(workload: str, factor: str) -> None:
     assert any(ENTRIES[entry].client == KCLIENT for entry in cell.entries)
 
 
-def test_a_cell_differs_from_the_base_in_what_its_name_says() -> None:
+def test_a_cell_differs_from_the_base_in_what_it_is_named_after() -> None:
     assert CELLS["produce: base"].settings == {}
     assert CELLS["produce: lz4"].settings == {"codec": "lz4"}
     assert CELLS["consume: 1 KiB"].settings == {"size": 1024}

@@ -1,4 +1,4 @@
-"""The report fits, says how large a session was, and shows no rate that means nothing."""
+"""The report fits its width, states the session's size and shows no meaningless rate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_tables_fit_and_nothing_is_cut(workload: str, width: int) -> None:
     assert "…" not in text
 
 
-def test_rounds_records_date_and_the_meaning_of_a_ratio_are_told() -> None:
+def test_rounds_records_date_and_the_meaning_of_a_ratio_are_shown() -> None:
     text = shown(every("consume", rounds=2))
     assert "2031-05-06" in text
     assert "2 rounds of 1,000 records" in text
@@ -59,7 +59,7 @@ def test_one_round_has_no_spread() -> None:
     assert "0%" not in shown(every("consume", rounds=1))
 
 
-def test_a_small_session_says_that_it_decides_nothing() -> None:
+def test_a_small_session_states_that_it_decides_nothing() -> None:
     found = [Verdict("a", "1 us", "<= 2 us", "holds")]
     for small in (True, False):
         text = io.StringIO()
@@ -77,7 +77,7 @@ def rate(monkeypatch: pytest.MonkeyPatch, waited: float, first: int, after: floa
     return watch.outcome(1_000)["per_second"]
 
 
-def test_a_rate_is_told_when_nearly_all_came_after_the_first(
+def test_a_rate_is_reported_when_nearly_all_came_after_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert rate(monkeypatch, waited=0.5, first=100, after=1.0) == 900
@@ -85,7 +85,7 @@ def test_a_rate_is_told_when_nearly_all_came_after_the_first(
     assert rate(monkeypatch, waited=1.0, first=100, after=0.5) is None
 
 
-def test_rates_that_are_not_told_are_shown_as_such() -> None:
+def test_rates_that_are_not_reported_are_shown_as_such() -> None:
     runs = [Run("consume: base", "kclient poll", 0, {"cpu_us": 0.1, "per_second": None})]
     assert "per_second" not in summarize(runs)["consume: base", "kclient poll"].figures
     row = next(line for line in shown(runs).splitlines() if "kclient poll" in line)

@@ -1,4 +1,4 @@
-"""Values are the same for all, compress as real ones do, and the check sees what is wrong."""
+"""Values are equal for all clients, compress like real ones, and the check finds errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_check_sees_what_is_wrong(wrong: str) -> None:
         tally.check(100)
 
 
-def test_a_pool_that_is_gone_through_twice_counts_twice() -> None:
+def test_a_pool_that_is_used_twice_counts_twice() -> None:
     size, count = 100 * 1024, len(pool(100 * 1024))
     assert checksum(size, 2 * count) == 2 * checksum(size, count) % 2**32
 

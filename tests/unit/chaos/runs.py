@@ -1,4 +1,4 @@
-"""Runs of chaos that never were: a ledger with logs and trails, made by hand, for its tests."""
+"""Handmade chaos runs for the tests: a ledger with logs and trails, without a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC = "chaos"
 
 @dataclass
 class Run:
-    """Two producers, a topic with two partitions, one consumer; records go where they like."""
+    """Two producers, a topic of two partitions, one consumer; records go as their recipe has it."""
 
     recipe: Recipe = field(default_factory=lambda: Recipe(5, PARTITIONS))
     ledger: Ledger = field(default_factory=Ledger)
@@ -31,43 +31,43 @@ class Run:
         self.trails = {partition: Trail(self.recipe) for partition in range(PARTITIONS)}
 
     def written(self, producer: int, number: int, offset: int = 0) -> Written:
-        """A record as it must arrive."""
+        """Return a record as it must arrive."""
         made = self.recipe.make(producer, number)
         return Written(offset, made.key, made.value, made.headers)
 
     def home(self, producer: int, number: int) -> int:
-        """Where a record goes: the partition that was asked for, or the first."""
+        """Return a record's partition: the requested one, or the first."""
         return self.recipe.make(producer, number).partition or 0
 
     def offer(self, producer: int = 0) -> int:
-        """One more record is on its way; gives its number."""
+        """Offer one more record; return its number."""
         self.now += 0.01
         return self.ledger.accounts[producer].offer(self.now)
 
     def append(self, producer: int, number: int) -> int:
-        """It comes to its log; gives the offset."""
+        """Append the record to its log; return the offset."""
         log = self.logs[self.home(producer, number)]
         log.append(self.written(producer, number, len(log)))
         return len(log) - 1
 
     def ack(self, producer: int, number: int, offset: int) -> None:
-        """Its sender is told."""
+        """Acknowledge the record to its sender."""
         home = self.home(producer, number)
         self.ledger.accounts[producer].ok(number, self.now + 0.005, home, offset)
 
     def send(self, producer: int = 0) -> int:
-        """All of it, as it should be."""
+        """Offer, append and acknowledge a record, as a healthy run does."""
         number = self.offer(producer)
         self.ack(producer, number, self.append(producer, number))
         return number
 
     def fail(self, number: int, maybe_written: object, producer: int = 0) -> None:
-        """Its sender is told that it failed."""
+        """Fail the record at its sender."""
         account = self.ledger.accounts[producer]
         account.fail(number, self.now, "DeliveryTimedOut", maybe_written)
 
     def read(self) -> None:
-        """The consumer is given all that isn't given yet, and says where it stands."""
+        """Give the consumer every record that it lacks, and report its position."""
         for partition, log in self.logs.items():
             trail = self.trails[partition]
             for written in log[len(trail.given) :]:
@@ -75,7 +75,7 @@ class Run:
             trail.act(Act.POSITION, len(log))
 
     def rows(self) -> dict[int, Rows]:
-        """The logs as they are read back."""
+        """Return the logs as they are read back."""
         found = {}
         for partition, log in self.logs.items():
             found[partition] = rows = Rows(self.recipe)
@@ -84,7 +84,7 @@ class Run:
         return found
 
     def judge(self, ends: dict[int, int] | None = None) -> Verdict:
-        """What is said of it."""
+        """Return the judge's verdict on this run."""
         return judge(
             TOPIC,
             self.ledger,

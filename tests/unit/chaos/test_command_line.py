@@ -1,4 +1,4 @@
-"""The command line of chaos: what it asks for, and how it ends."""
+"""The command line of chaos: what it requests, and how it ends."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.history import Kind
 
 
 class Stage:
-    """What stands in for nodes and run.
+    """Stand-in for the nodes and the run.
 
     Attributes:
-        asked: What was wished for.
-        verdict: What comes of it.
-        level: From which on clients logged meanwhile.
+        asked: The requested runs.
+        verdict: The verdict that a run returns.
+        level: The clients' log level during the run.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def test_a_run_that_is_not_what_was_asked_for_ends_it_with_1(
     assert "WRONG not what was asked for: 0 stops of 2" in capsys.readouterr().out
 
 
-def test_nodes_that_do_not_come_up_end_it_with_1_and_say_why(
+def test_nodes_that_do_not_come_up_end_it_with_1_and_the_reason(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage.dies = RuntimeError("node 2 ended while starting")

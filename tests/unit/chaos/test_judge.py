@@ -1,4 +1,4 @@
-"""The judge of chaos runs sees what is planted in a run that was well, and sees nothing in that."""
+"""The judge of chaos runs finds each planted violation, and none in a healthy run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.chaos.runs import Run
 
 @pytest.fixture
 def run() -> Run:
-    """A hundred records of two producers, acknowledged; nothing is read yet."""
+    """A hundred acknowledged records of two producers; nothing is read yet."""
     made = Run()
     for number in range(100):
         made.send(number % 2)
@@ -20,7 +20,7 @@ def run() -> Run:
 
 
 def in_log(run: Run, partition: int, *, producer: int = 0) -> list[int]:
-    """The numbers of a producer's records in a log, in order."""
+    """Return the numbers of a producer's records in a log, in order."""
     account = run.ledger.accounts[producer]
     return [n for n in range(len(account)) if account.partition[n] == partition]
 
@@ -52,7 +52,7 @@ def test_both_partitions_and_all_sorts_of_records_are_in_it(run: Run) -> None:
     assert run.logs[0] and run.logs[1]
 
 
-def test_an_acknowledged_record_that_is_gone_is_lost(run: Run) -> None:
+def test_an_acknowledged_record_that_is_missing_is_lost(run: Run) -> None:
     run.logs[1].pop()
     run.read()
     assert Kind.LOST_WRITE in kinds(run)
@@ -77,7 +77,7 @@ def test_records_in_another_order_are_reordered(run: Run) -> None:
     assert kinds(run) == {Kind.REORDERED}
 
 
-def test_a_record_that_was_said_not_to_be_written_and_is_found_is_named(run: Run) -> None:
+def test_a_record_that_was_reported_unwritten_and_is_found_is_named(run: Run) -> None:
     number = run.offer()
     run.fail(number, False)
     run.read()
@@ -99,7 +99,7 @@ def test_a_record_that_may_be_written_may_be_there_or_not(run: Run, there: bool)
     assert verdict.report.unknown == 1
 
 
-def test_a_failure_that_does_not_say_whether_it_is_written_is_wrong(run: Run) -> None:
+def test_a_failure_that_does_not_state_whether_it_is_written_is_wrong(run: Run) -> None:
     number = run.offer()
     run.fail(number, None)
     run.read()
@@ -109,19 +109,19 @@ def test_a_failure_that_does_not_say_whether_it_is_written_is_wrong(run: Run) ->
     assert run.ledger.accounts[0].fate[number] == Fate.UNSAID
 
 
-def test_a_record_nobody_heard_of_again_is_unresolved(run: Run) -> None:
+def test_a_record_without_an_outcome_is_unresolved(run: Run) -> None:
     run.append(0, run.offer())
     run.read()
     assert kinds(run) == {Kind.UNRESOLVED}
 
 
-def test_a_fate_told_twice_is_named(run: Run) -> None:
+def test_a_fate_reported_twice_is_named(run: Run) -> None:
     run.fail(3, True)
     run.read()
     assert kinds(run) == {Kind.RESOLVED_TWICE}
 
 
-def test_another_offset_than_told_is_wrong(run: Run) -> None:
+def test_another_offset_than_reported_is_wrong(run: Run) -> None:
     number = run.offer()
     run.append(0, number)
     run.ack(0, number, 0)
@@ -129,7 +129,7 @@ def test_another_offset_than_told_is_wrong(run: Run) -> None:
     assert kinds(run) == {Kind.WRONG_OFFSET}
 
 
-def test_a_record_in_another_partition_than_told_is_misrouted(run: Run) -> None:
+def test_a_record_in_another_partition_than_reported_is_misrouted(run: Run) -> None:
     number = run.offer()
     other = 1 - run.home(0, number)
     log = run.logs[other]
@@ -146,7 +146,7 @@ def test_a_record_whose_key_changed_is_altered(run: Run) -> None:
     assert kinds(run) == {Kind.ALTERED}
 
 
-def test_a_record_whose_bytes_changed_is_lost_and_nobodys(run: Run) -> None:
+def test_a_record_whose_bytes_changed_is_lost_and_a_phantom(run: Run) -> None:
     log = run.logs[0]
     value = log[4].value
     assert value is not None
@@ -158,7 +158,7 @@ def test_a_record_whose_bytes_changed_is_lost_and_nobodys(run: Run) -> None:
 @pytest.mark.parametrize(
     "value", [b"what?", b"9.1.abc", b"0.70.abc", None, b"0.1%s." % (b"0" * 30)]
 )
-def test_a_record_that_nobody_sent_is_named(run: Run, value: bytes | None) -> None:
+def test_a_record_that_no_producer_sent_is_named(run: Run, value: bytes | None) -> None:
     log = run.logs[0]
     log.append(Written(len(log), None, value))
     run.read()
@@ -214,7 +214,7 @@ def test_a_record_that_the_log_has_otherwise_is_named(run: Run) -> None:
     assert Kind.POLL_PHANTOM in kinds(run)
 
 
-def test_a_log_that_was_not_read_to_its_end_is_told(run: Run) -> None:
+def test_a_log_that_was_not_read_to_its_end_is_reported(run: Run) -> None:
     run.read()
     ends = {partition: len(log) for partition, log in run.logs.items()}
     verdict = run.judge({**ends, 1: ends[1] + 1})
@@ -224,7 +224,7 @@ def test_a_log_that_was_not_read_to_its_end_is_told(run: Run) -> None:
 
 
 def test_numbers_of_offsets_in_a_log_are_as_they_are(run: Run) -> None:
-    """A log from which one in the middle is gone, the rest having moved up."""
+    """A log that lost one record in the middle; the later ones moved up."""
     del run.logs[0][2]
     renumber(run.logs[0])
     run.read()

@@ -1,4 +1,4 @@
-"""What is counted behind the faults of a chaos run, and what a run must reach to pass."""
+"""What is counted after the faults of a chaos run, and what a run must reach to pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def acked(account: Account, offered: float, took: float, partition: int = 0) -> 
 
 @pytest.fixture
 def ledger() -> Ledger:
-    """Each second two records, one per producer and partition; each takes 0.1 s."""
+    """Two records per second, one per producer and partition; each takes 0.1 s."""
     made = Ledger()
     for name in ("one", "two"):
         made.open(name)
@@ -35,13 +35,13 @@ def ledger() -> Ledger:
 def test_a_window_has_what_was_offered_in_it_and_acknowledged_in_it() -> None:
     ledger = Ledger()
     account = ledger.open("one")
-    acked(account, 99.9, 1.0)  # offered before
+    acked(account, 99.9, 1.0)  # offered before the window
     acked(account, 100.0, 1.0)
     acked(account, 101.0, 3.9)
-    acked(account, 102.0, 3.1)  # acknowledged behind it
+    acked(account, 102.0, 3.1)  # acknowledged after it
     account.fail(account.offer(103.0), 103.5, "x", False)
     acked(account, 104.9, 0.1)
-    acked(account, 105.0, 0.1)  # offered behind it
+    acked(account, 105.0, 0.1)  # offered after it
     (window,) = windows(ledger, [KILL])
     assert (window.offered, window.acked) == (5, 3)
     assert window.share == pytest.approx(0.6)
@@ -60,7 +60,7 @@ def test_faults_that_do_not_count_have_no_window(ledger: Ledger) -> None:
 
 
 def test_the_share_of_all_counts_each_record_once(ledger: Ledger) -> None:
-    """5 s of 300, and 8 of them where two windows meet."""
+    """5 s of 300, and 8 s of 300 where two windows overlap."""
     assert share_within(ledger, [KILL]) == pytest.approx(5 / 300)
     assert share_within(ledger, [KILL, replace(KILL, at=103.0)]) == pytest.approx(8 / 300)
 
@@ -68,8 +68,8 @@ def test_the_share_of_all_counts_each_record_once(ledger: Ledger) -> None:
 def test_recovery_is_the_first_acknowledgement_of_what_was_offered_behind_it() -> None:
     ledger = Ledger()
     one, two = ledger.open("one"), ledger.open("two")
-    acked(one, 99.0, 1.5, 0)  # offered before
-    acked(one, 100.5, 0.2, 7)  # elsewhere
+    acked(one, 99.0, 1.5, 0)  # offered before the fault
+    acked(one, 100.5, 0.2, 7)  # another partition
     acked(one, 101.0, 2.0, 0)
     acked(one, 102.0, 4.0, 1)
     acked(two, 102.5, 0.25, 0)
@@ -105,7 +105,7 @@ def test_a_spread_is_least_median_and_most() -> None:
 
 @pytest.fixture
 def result() -> Result:
-    """A run that is what was asked for, and well."""
+    """A healthy run that has everything that was requested."""
     run = Run(now=100.0)
     for number in range(1000):
         run.send(number % 2)
@@ -151,7 +151,7 @@ def test_too_few_stops_are_a_failure(result: Result) -> None:
     assert short_of(result) == "0 stops of 1"
 
 
-def test_a_cut_without_a_produce_under_way_does_not_count(result: Result) -> None:
+def test_a_cut_without_a_produce_in_flight_does_not_count(result: Result) -> None:
     result.faults[-1] = replace(result.faults[-1], counts=False)
     assert short_of(result) == "1 cuts of 2"
 
@@ -194,7 +194,7 @@ def test_a_run_with_a_violation_fails_and_names_it(result: Result) -> None:
     assert "LOST_WRITE" in text(result, known)
 
 
-def test_a_failure_that_says_nothing_fails_the_run(result: Result) -> None:
+def test_a_failure_without_a_write_status_fails_the_run(result: Result) -> None:
     result.verdict.unsaid.append("one 3: Odd")
     known = figures(result)
     assert not passed(result, known)

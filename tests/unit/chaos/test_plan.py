@@ -1,4 +1,4 @@
-"""What a chaos run plans: it follows from the seed, reaches what was asked for, and has a pace."""
+"""A chaos run's plan follows from the seed, reaches the requested counts, and has a pace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.plan import CI_CUTS, CI_KILLS, CI_RECORDS, Blow, Knife, Plan, W
 ALL = Wishes(records=2_000_000, kills=12, stops=6, cuts=500, seed=7)
 
 
-def test_without_wishes_it_is_the_run_of_ci() -> None:
+def test_without_options_it_is_the_run_of_ci() -> None:
     plan = Plan(Wishes())
     wishes = plan.wishes
     assert (wishes.records, wishes.kills, wishes.stops, wishes.cuts) == (200_000, 3, 0, 100)
@@ -19,7 +19,7 @@ def test_without_wishes_it_is_the_run_of_ci() -> None:
     assert [fault.blow for fault in plan.node_faults()] == [Blow.KILL] * 3
 
 
-def test_a_number_of_none_is_not_a_wish_left_out() -> None:
+def test_a_count_of_zero_is_not_an_omitted_option() -> None:
     plan = Plan(Wishes(records=10, kills=0, stops=0, cuts=0))
     assert list(plan.node_faults()) == []
     assert plan.wishes.cuts == 0

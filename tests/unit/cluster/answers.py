@@ -1,4 +1,4 @@
-"""Metadata answers for the tests of this room, as decoded messages."""
+"""Builders of decoded Metadata responses for the cluster tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def topic(
     topic_id: bytes = NO_ID,
     error: int = 0,
 ) -> MetadataResponseTopic:
-    """A topic whose partitions are (leader, epoch) pairs, by index or in order."""
+    """Return a topic whose partitions are (leader, epoch) pairs, by index or in order."""
     items = partitions.items() if isinstance(partitions, Mapping) else enumerate(partitions)
     return MetadataResponseTopic(
         name=name,
@@ -50,7 +50,7 @@ def answer(
     controller_id: int = 1,
     error: int = 0,
 ) -> MetadataResponse:
-    """A whole answer; broker N listens at host bN, port 9000 + N."""
+    """Return a complete response; broker N listens at host bN, port 9000 + N."""
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=n, host=f"b{n}", port=9000 + n, rack=None)

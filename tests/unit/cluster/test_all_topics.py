@@ -1,4 +1,4 @@
-"""All topics, for who subscribes by pattern: when they are listed, and what that changes."""
+"""All topics, for pattern subscriptions: when they are listed, and what that changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listed(*names: str) -> MetadataResponse:
 
 
 def watching(*names: str, **settings: float) -> MetadataState:
-    """A state of which somebody watches all topics, who were just told to be ``names``."""
+    """Return a state with a watcher of all topics and a fresh listing of ``names``."""
     meta = state(**settings)
     meta.watch_all()
     apply_response(meta, ask(meta, 0.0), listed(*names))
@@ -33,7 +33,7 @@ def watching(*names: str, **settings: float) -> MetadataState:
 
 
 class TestSchedule:
-    def test_all_are_listed_by_no_name_while_somebody_watches(self) -> None:
+    def test_all_are_listed_without_names_while_there_is_a_watcher(self) -> None:
         meta = ready("t")
         assert meta.watch_all()
         asked = ask(meta, 1.0)
@@ -114,7 +114,7 @@ class TestSchedule:
         assert ask(meta, 400.0).all_topics
         apply_response(meta, ask(meta, 400.0), listed("t", "u"), 400.0)
         meta.unwatch_all()
-        meta.unwatch_all()  # once too often
+        meta.unwatch_all()  # one more than the watchers
         asked = ask(meta, 800.0)
         assert (asked.topics, asked.all_topics) == (("t",), False)
         assert meta.watch_all()
@@ -125,13 +125,13 @@ class TestView:
         meta = watching("t", "u", "v")
         assert set(meta.view.topics) == {"t", "u", "v"}
 
-    def test_who_is_not_listed_any_more_leaves_and_who_is_new_comes(self) -> None:
+    def test_unlisted_topics_leave_and_new_ones_enter(self) -> None:
         meta = watching("t", "u")
         meta.need_listing()
         view = apply_response(meta, ask(meta, 1.0), listed("u", "v"), 1.0)
         assert set(view.topics) == {"u", "v"}
 
-    def test_an_answer_by_name_leaves_the_others_there(self) -> None:
+    def test_a_response_by_name_leaves_the_others_there(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
         view = apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
@@ -141,7 +141,7 @@ class TestView:
         assert asked.full
         assert set(apply_response(meta, asked, listed("t"), 2.0).topics) == {"t", "u"}
 
-    def test_of_those_that_nobody_wants_epochs_do_not_go_back_either(self) -> None:
+    def test_epochs_of_unwanted_topics_do_not_go_back_either(self) -> None:
         meta = state()
         meta.watch_all()
         for now, epoch in enumerate((5, 4)):
@@ -150,7 +150,7 @@ class TestView:
             apply_response(meta, ask(meta, float(now)), said, float(now))
         assert meta.view.leader_epoch("t", 0) == 5
 
-    def test_what_was_of_a_topic_that_is_gone_is_forgotten(self) -> None:
+    def test_the_history_of_a_deleted_topic_is_forgotten(self) -> None:
         meta = watching("u")
         for now, reported in enumerate((A, B, None, A), start=1):
             meta.need_listing()
@@ -162,7 +162,7 @@ class TestView:
         assert not meta._past._former_ids
 
     def test_a_wanted_topic_that_is_not_listed_is_asked_for_by_name(self) -> None:
-        """It may be one that must not be seen, or that is created when it is asked for."""
+        """The listing may hide a topic, or the broker may create it on a request by name."""
         meta = watching("t", "u")
         meta.pin("t")
         apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
@@ -174,7 +174,7 @@ class TestView:
         apply_response(meta, asked, answer(topic("t", error=UNKNOWN)), 3.0)
         assert meta.view.topic_error("t") == UNKNOWN
         assert list(meta.view.listed) == ["u"]
-        for now in (4.0, 13.0):  # again, until it is sure
+        for now in (4.0, 13.0):  # again, until its absence is confirmed
             apply_response(meta, ask(meta, now), answer(topic("t", error=UNKNOWN)), now)
         assert meta.decide(14.0) == 302.0
 
@@ -183,7 +183,7 @@ class TestView:
         meta.pin("t")
         apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         kinds = []
-        for now in range(2, 10):  # somebody keeps asking for all that there is
+        for now in range(2, 10):  # the listing is requested again and again
             meta.need()
             meta.need_listing()
             asked = ask(meta, float(now))
@@ -192,14 +192,14 @@ class TestView:
             apply_response(meta, asked, said, float(now))
         assert kinds == ["list", ("t",)] * 4
 
-    def test_the_others_leave_with_the_first_answer_after_the_last_watcher(self) -> None:
+    def test_the_others_leave_with_the_first_response_after_the_last_watcher(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
         meta.unwatch_all()
         view = apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         assert set(view.topics) == {"t"}
 
-    def test_a_list_that_comes_when_nobody_watches_any_more_is_for_the_wanted(self) -> None:
+    def test_a_list_that_arrives_after_the_last_watcher_left_is_for_the_wanted(self) -> None:
         meta = state()
         meta.watch_all()
         meta.pin("t")
@@ -208,7 +208,7 @@ class TestView:
         view = apply_response(meta, asked, listed("t", "u"))
         assert set(view.topics) == {"t"}
 
-    def test_a_list_of_before_is_not_one_of_who_watches_now(self) -> None:
+    def test_a_list_requested_before_a_watcher_came_does_not_count_for_it(self) -> None:
         meta = watching("t")
         meta.need_listing()
         asked = ask(meta, 1.0)
@@ -242,7 +242,7 @@ class TestRequest:
 
 
 def tells(names: list[str], delay: float = 0.0) -> Script:
-    """A cluster of these topics, as they are when it is asked."""
+    """Script a cluster of these topics, as they are at the time of the request."""
 
     def script(node: int, request: Request, version: int) -> Answer:
         assert isinstance(request, MetadataRequest)
@@ -256,7 +256,7 @@ def tells(names: list[str], delay: float = 0.0) -> Script:
 
 
 def lists(network: FakeNetwork) -> int:
-    """How often all topics were asked for."""
+    """Count the requests for all topics."""
     return sum(getattr(request, "topics", ()) is None for _, _, request in network.sent)
 
 
@@ -282,7 +282,7 @@ def test_new_and_deleted_topics_are_noticed_by_age_and_on_request() -> None:
     run(main())
 
 
-def test_a_deleted_topic_that_somebody_wants_stays_with_its_error() -> None:
+def test_a_deleted_topic_that_is_wanted_stays_with_its_error() -> None:
     async def main() -> None:
         names = ["t", "u"]
         updater = make(FakeNetwork(tells(names)))

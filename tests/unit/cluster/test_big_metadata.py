@@ -1,4 +1,4 @@
-"""100,000 partitions: what a refresh costs, and how long a slice of it holds the loop."""
+"""100,000 partitions: what a refresh costs, and how long a slice of it blocks the loop."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def quiet_collector() -> Iterator[None]:
 def refresh(
     state: MetadataState, data: bytes, *, all_topics: bool = False
 ) -> tuple[Cluster, float, float]:
-    """The view, all CPU, and the longest step."""
+    """Return the view, the total CPU time, and that of the longest step."""
     decoding: Any = MetadataResponse.decode_steps(data, VERSION)
     ask = MetadataRefresh((), True, 9, all_topics=all_topics)
     steps = state.apply_response_steps(ask, decoding, VERSION, 0.0)
@@ -120,7 +120,7 @@ def test_partition_objects_are_built_only_when_looked_at() -> None:
     held = view.partitions_of("topic-00000")
     assert len(held) == PARTITIONS
     assert len(gc.get_objects()) - before < 20
-    # Per topic: that it is wanted, and nothing else that the collector has to look at.
+    # Per topic: its entry among the wanted ones, and no other object that the collector tracks.
     del view, held, state
     gc.collect()
     assert before - len(gc.get_objects()) < 1.1 * TOPICS

@@ -1,4 +1,4 @@
-"""The first metadata, from whichever address answers first. In virtual time."""
+"""The first metadata, from the address that responds first. In virtual time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def elapsed() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_the_first_address_that_answers_gives_the_view() -> None:
+def test_the_first_address_that_responds_gives_the_view() -> None:
     async def main() -> None:
         bootstrap, updater, network = make(lambda *_: answer(), 3)
         await bootstrap.run(30.0)
@@ -42,7 +42,7 @@ def test_the_first_address_that_answers_gives_the_view() -> None:
     run(main())
 
 
-def test_a_refused_address_costs_nothing_if_the_next_one_answers() -> None:
+def test_a_refused_address_costs_nothing_if_the_next_one_responds() -> None:
     async def main() -> None:
         bootstrap, updater, _ = make(
             lambda node, *_: BrokerUnreachable("refused") if node == -1 else answer(), 2
@@ -74,7 +74,7 @@ def test_a_failure_lets_the_next_address_begin_although_another_is_silent() -> N
     run(main())
 
 
-def test_an_answer_that_comes_too_late_gives_its_frame_back() -> None:
+def test_a_response_that_comes_too_late_gives_its_frame_back() -> None:
     async def main() -> None:
         bootstrap, _, network = make(lambda node, *_: Answer(answer(), delay=2.0 + node), 2)
         await bootstrap.run(30.0)

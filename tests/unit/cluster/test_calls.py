@@ -38,7 +38,7 @@ Reply = Callable[[int], "Response | KafkaError | Answer | None"]
 
 
 class Stage:
-    """Metadata, calls and a network whose metadata and other answers are scripted apart."""
+    """Metadata, calls and a network that scripts Metadata and other responses separately."""
 
     def __init__(self, reply: Reply, **settings: Any) -> None:
         self.reply = reply
@@ -66,7 +66,7 @@ class Stage:
 
     @property
     def asked(self) -> list[int]:
-        """The nodes that requests other than Metadata went to."""
+        """The nodes that received requests other than Metadata."""
         return [n for _, n, m in self.network.sent if not isinstance(m, MetadataRequest)]
 
     @asynccontextmanager
@@ -95,7 +95,7 @@ def elapsed() -> float:
 REQUEST = CreateTopicsRequest()
 
 
-def test_a_good_answer_is_returned() -> None:
+def test_a_good_response_is_returned() -> None:
     async def main() -> None:
         stage = Stage(lambda node: said())
         async with stage.running() as calls:
@@ -260,7 +260,7 @@ def test_an_error_made_by_the_check_is_raised_as_it_is() -> None:
     run(main())
 
 
-def test_the_end_of_the_client_reaches_those_who_back_off() -> None:
+def test_the_end_of_the_client_reaches_calls_that_back_off() -> None:
     async def main() -> None:
         stage = Stage(lambda node: ConnectionLost("reset"), retry_backoff=30, retry_backoff_max=30)
         async with stage.running() as calls:

@@ -1,4 +1,4 @@
-"""The end of a client is one piece of work, whoever asks for it, stops waiting, or kills it."""
+"""Closing a client is one task, however many callers start it, cancel their wait, or kill it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.cluster.virtual import run, turns
 
 
 class Rig:
-    """A closing whose work is given by the test."""
+    """A ``Closing`` whose work is given by the test."""
 
     def __init__(self, work: Callable[[Rig], Awaitable[Any]]) -> None:
         self.supervisor = Supervisor(Hooks(), Counters(), lambda error: None)
@@ -29,7 +29,7 @@ class Rig:
 
     @property
     def task(self) -> asyncio.Task[Any]:
-        """The one that does the work."""
+        """The task that does the work."""
         [found] = [t for t in asyncio.all_tasks() if t.get_name() == "kclient:close"]
         return found
 
@@ -85,7 +85,7 @@ def test_where_it_is_killed_it_is_started_again_once(callers: int) -> None:
     run(main())
 
 
-def test_one_that_always_fails_says_so_in_the_end() -> None:
+def test_one_that_always_fails_raises_in_the_end() -> None:
     async def broken(rig: Rig) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -124,7 +124,7 @@ def test_a_caller_with_more_time_gives_it_no_more() -> None:
     run(main())
 
 
-def test_hurry_at_the_very_moment_of_the_limit_does_no_harm() -> None:
+def test_a_deadline_shortened_at_the_very_moment_it_expires_does_no_harm() -> None:
     async def main() -> None:
         rig = Rig(until_the_limit)
         closing = asyncio.create_task(rig.closing.run(2.0))

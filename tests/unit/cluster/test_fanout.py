@@ -1,4 +1,4 @@
-"""One question about many partitions, with ListOffsets as the question."""
+"""One query for many partitions, with ListOffsets as the query."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ U0 = TopicPartition("u", 0)
 
 
 class Offsets:
-    """Brokers that give each partition the offset 100 * leader + index, unless told otherwise."""
+    """Brokers whose partitions have the offset 100 * leader + index, unless scripted otherwise."""
 
     def __init__(self, version: int = 7) -> None:
         self.leaders = {name: list(leaders) for name, leaders in LEADERS.items()}
@@ -254,7 +254,7 @@ def test_a_partition_without_leader_is_waited_for_and_then_an_error() -> None:
     run(main())
 
 
-def test_a_partition_left_out_of_the_answer_is_an_error() -> None:
+def test_a_partition_left_out_of_the_response_is_an_error() -> None:
     async def main() -> None:
         brokers = Offsets()
         brokers.silent = {T0}

@@ -1,4 +1,4 @@
-"""What is asked for, when, and what an answer changes. Time is a number here."""
+"""What is requested, when, and what a response changes. Time is a number here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def apply_response(
 
 
 def ready(*names: str, now: float = 0.0, **settings: float) -> MetadataState:
-    """A state that knows ``names`` with one partition led by 1 in epoch 1."""
+    """Return a state that knows ``names`` with one partition led by 1 in epoch 1."""
     meta = state(**settings)
     for name in names:
         meta.pin(name)
@@ -96,7 +96,9 @@ class TestSchedule:
         asked = ask(meta, 1.0)
         assert (asked.topics, asked.full) == (("u",), False)
 
-    def test_a_partial_answer_keeps_the_other_topics_and_does_not_count_as_a_full_one(self) -> None:
+    def test_a_partial_response_keeps_the_other_topics_and_does_not_count_as_a_full_one(
+        self,
+    ) -> None:
         meta = ready("t", "u", now=0.0)
         meta.need("u")
         apply_response(meta, ask(meta, 10.0), answer(topic("u", [(2, 2)], topic_id=A)), 10.0)
@@ -123,7 +125,7 @@ class TestSchedule:
         meta.need("u")
         assert meta.decide(0.01) == pytest.approx(0.1)
 
-    def test_a_need_that_comes_up_during_a_request_survives_its_answer(self) -> None:
+    def test_a_need_that_comes_up_during_a_request_survives_its_response(self) -> None:
         meta = ready("t")
         meta.need()
         asked = ask(meta, 1.0)
@@ -158,7 +160,7 @@ class TestSchedule:
         assert meta.decide(0.0) == pytest.approx(0.1)
 
     def test_an_unchanged_leader_makes_no_storm(self) -> None:
-        """The broker keeps refusing, the metadata keeps naming it: requests thin out."""
+        """The leader keeps refusing and metadata keeps naming it: requests back off."""
         meta = ready("t", now=0.0)
         now, asked_at = 0.0, []
         while now < 20.0:
@@ -182,7 +184,7 @@ class TestSchedule:
         assert early == pytest.approx([0.4] * 66)  # until about 27 s
         assert gaps[-20:] == pytest.approx([1.0] * 20)
 
-    def test_large_answers_are_asked_for_less_often_but_as_often_as_for_any_other_need(
+    def test_large_responses_are_asked_for_less_often_but_as_often_as_for_any_other_need(
         self,
     ) -> None:
         some = self._gaps_while_away(20.0, apply_seconds=0.06)
@@ -191,7 +193,7 @@ class TestSchedule:
 
     @staticmethod
     def _gaps_while_away(seconds: float, apply_seconds: float = 0.0) -> list[float]:
-        """Seconds between the requests of a client that misses the only leader it knows."""
+        """Seconds between the requests of a client whose only known leader is unreachable."""
         meta = ready("t", now=0.0)
         meta.apply_seconds = apply_seconds
         meta.leader_unreachable(1, 0.0)
@@ -221,7 +223,7 @@ class TestSchedule:
         meta.leader_unreachable(1, now + 0.1)
         assert meta.decide(now) == pytest.approx(now + 0.4)
 
-    def test_a_leader_that_nobody_asks_for_any_more_is_forgotten(self) -> None:
+    def test_a_leader_without_requests_for_it_is_forgotten(self) -> None:
         meta = ready("t", now=0.0)
         meta.leader_unreachable(1, 0.0)
         now, last = 0.0, 0.0
@@ -235,7 +237,7 @@ class TestSchedule:
                 now = step
         assert 60.0 <= last <= 61.0
 
-    def test_nobody_is_looked_after_who_is_back_or_leads_nothing(self) -> None:
+    def test_a_leader_that_is_back_or_leads_nothing_is_not_looked_after(self) -> None:
         for back, leader in ((True, 1), (False, 2)):
             meta = ready("t", now=0.0)
             meta.leader_unreachable(1, 0.0)
@@ -286,7 +288,7 @@ class TestWanted:
         meta.unpin("t", 0.0)
         assert ask(meta, 0.0).topics == ()
 
-    def test_touching_says_whether_a_refresh_is_due(self) -> None:
+    def test_touching_returns_whether_a_refresh_is_due(self) -> None:
         meta = state()
         assert meta.touch("t", 0.0)
         apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
@@ -299,15 +301,15 @@ class TestWanted:
             meta.touch(name, 0.0)
         assert ask(meta, 0.0).topics == ()
 
-    def test_topics_nobody_wants_are_not_taken_from_an_answer(self) -> None:
-        """Metadata version 0 can't ask for none, and answers with all there are."""
+    def test_unwanted_topics_are_not_taken_from_a_response(self) -> None:
+        """Metadata version 0 can't request no topics; its response lists all topics."""
         meta = state()
         view = apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), version=0)
         assert dict(view.topics) == {}
 
 
 class TestAnswers:
-    def test_each_answer_makes_a_newer_view(self) -> None:
+    def test_each_response_makes_a_newer_view(self) -> None:
         meta = ready("t")
         before = meta.view
         meta.need()
@@ -342,8 +344,8 @@ class TestAnswers:
             )
             assert (view.leader("t", 0), view.leader_epoch("t", 0)) == (2, 5)
 
-    def test_an_epoch_that_nobody_else_knows_is_a_lie_in_the_end(self) -> None:
-        """Damaged bytes or a lying broker must not keep us from the leader for ever."""
+    def test_an_epoch_that_no_other_response_has_is_outvoted_in_the_end(self) -> None:
+        """Damaged bytes or a wrong broker must not hide the leader for ever."""
         meta = ready("t")
         apply_response(
             meta,
@@ -398,7 +400,7 @@ class TestAnswers:
         assert view.topic_id("t") == B
 
     def test_without_ids_a_lower_epoch_is_believed_when_it_is_repeated(self) -> None:
-        """Brokers before 2.8 don't tell ids, and a topic created again starts at epoch 0."""
+        """Brokers before 2.8 report no ids, and a topic that is created again starts at epoch 0."""
         meta = state()
         meta.pin("t")
         apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, 5)])))
@@ -410,7 +412,7 @@ class TestAnswers:
         ]
         assert seen == [5, 5, 0]
 
-    def test_one_good_answer_ends_the_doubt(self) -> None:
+    def test_one_good_response_ends_the_doubt(self) -> None:
         meta = state()
         meta.pin("t")
         apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, 5)])))
@@ -420,7 +422,7 @@ class TestAnswers:
             )
         assert meta.view.leader_epoch("t", 0) == 5
 
-    def test_an_answer_without_brokers_is_refused_and_the_old_view_stays(self) -> None:
+    def test_a_response_without_brokers_is_refused_and_the_old_view_stays(self) -> None:
         meta = ready("t")
         before = meta.view
         with pytest.raises(ProtocolError, match="no brokers"):
@@ -428,7 +430,7 @@ class TestAnswers:
         assert meta.view is before
 
     def test_negative_node_ids_are_no_brokers(self) -> None:
-        """They would name bootstrap addresses."""
+        """Negative ids are those of bootstrap addresses."""
         view = apply_response(
             state(), MetadataRefresh((), True, 1), answer(brokers=[-1, 7, -(2**31)])
         )
@@ -436,7 +438,7 @@ class TestAnswers:
         with pytest.raises(ProtocolError, match="no brokers"):
             apply_response(state(), MetadataRefresh((), True, 1), answer(brokers=[-1]))
 
-    def test_an_error_of_the_whole_answer_is_raised(self) -> None:
+    def test_an_error_of_the_whole_response_is_raised(self) -> None:
         with pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"):
             apply_response(
                 ready(), MetadataRefresh((), True, 99), answer(error=REBOOTSTRAP), version=13
@@ -453,7 +455,7 @@ class TestAnswers:
         assert view.topic("u") is None
         assert ask(meta, 10.0).full
 
-    def test_a_topic_left_out_of_an_answer_stays_as_it_was(self) -> None:
+    def test_a_topic_left_out_of_a_response_stays_as_it_was(self) -> None:
         meta = ready("t", "u")
         view = apply_response(
             meta, MetadataRefresh(("t", "u"), True, 99), answer(topic("t", [(1, 2)], topic_id=A))
@@ -465,15 +467,15 @@ class TestAnswers:
         said = answer(topic("t", [(1, 1)], topic_id=A), topic("u", [(1, 1)], topic_id=A))
         decoding = MetadataResponse.decode_steps(said.encode(12), 12)
         steps = meta.apply_response_steps(MetadataRefresh(("t", "u"), True, 99), decoding, 12, 0.0)
-        for _ in range(3):  # both are decoded, the first is merged
+        for _ in range(3):  # both topics are decoded, the first one is merged
             next(steps)
         assert meta.hint([LeaderHint("t", 0, 2, 7)])
         for _ in steps:
             pass
         assert (meta.view.leader("t", 0), meta.view.leader_epoch("t", 0)) == (2, 7)
 
-    def test_nobody_sees_a_new_view_before_the_last_step(self) -> None:
-        """As whoever sees it relies on what is told to the network right after it."""
+    def test_the_new_view_is_not_visible_before_the_last_step(self) -> None:
+        """Readers of a view rely on the network's nodes, which are updated right after it."""
         meta = ready("t", "u")
         before = meta.view
         said = answer(topic("t", [(2, 9)], topic_id=A), topic("u", [(2, 9)], topic_id=A))
@@ -526,7 +528,7 @@ class TestRebootstrap:
         assert self.failing(ready("t"), 7) == [False, False, False, True, False, True, False]
 
     def slow(self, meta: MetadataState, seconds: float, times: int) -> Sequence[bool]:
-        """The same where each request fails after that many seconds."""
+        """``failing``, where each request fails after ``seconds``."""
         now, pools = 1000.0, []
         for _ in range(times):
             step = meta.decide(now)
@@ -546,7 +548,7 @@ class TestRebootstrap:
     def test_a_trigger_of_zero_goes_back_after_the_first_failure(self) -> None:
         assert self.slow(ready("t", rebootstrap_after=0.0), 1.0, 3) == [False, True, False]
 
-    def test_an_answer_stops_the_clock_of_the_trigger(self) -> None:
+    def test_a_response_stops_the_clock_of_the_trigger(self) -> None:
         meta = ready("t", rebootstrap_after=100.0)
         for now in (1000.0, 1060.0, 1120.0, 1180.0):
             meta.need()
@@ -559,9 +561,9 @@ class TestRebootstrap:
 
     def test_time_without_a_request_does_not_count_for_the_trigger(self) -> None:
         meta = ready("t", rebootstrap_after=100.0)
-        assert self.slow(meta, 0.0, 1) == [False]  # long after the first answer
+        assert self.slow(meta, 0.0, 1) == [False]  # long after the first response
 
-    def test_a_broker_that_says_so_sends_us_back_at_once(self) -> None:
+    def test_a_broker_that_requires_it_sends_us_back_at_once(self) -> None:
         meta = ready("t")
         asked = ask(meta, 1000.0)
         with pytest.raises(BrokerError) as refused:
@@ -572,7 +574,7 @@ class TestRebootstrap:
         meta.need()
         assert not ask(meta, 1002.0).bootstrap
 
-    def test_brokers_are_asked_in_turn_where_bootstrap_addresses_are_gone_for_good(self) -> None:
+    def test_brokers_are_tried_in_turn_where_bootstrap_addresses_stay_dead(self) -> None:
         meta = ready("t")
         ask(meta, 1000.0)
         meta.failed(broker_error(REBOOTSTRAP, "Metadata failed"), 1000.0)
@@ -614,7 +616,7 @@ class TestRequest:
             assert [t.name for t in again.topics or []] == list(topics)
 
     @pytest.mark.parametrize(("version", "allowed"), [(3, True), (4, False), (13, False)])
-    def test_brokers_are_told_not_to_create_topics_as_soon_as_they_understand(
+    def test_requests_forbid_the_creation_of_topics_from_version_4_on(
         self, version: int, allowed: bool
     ) -> None:
         message = metadata_request(
@@ -629,7 +631,7 @@ class TestRequest:
         assert len(message.encode(13)) < 64
 
 
-def test_a_brokers_word_on_where_another_one_listens_is_taken_until_the_next_answer() -> None:
+def test_another_brokers_address_from_a_broker_is_used_until_the_next_response() -> None:
     meta = ready("t")
     version, known = meta.view.version, meta.view.brokers[1]
     assert not meta.update_broker(Broker(1, known.host, known.port))

@@ -1,4 +1,4 @@
-"""How one answer about a topic is read, and what of an older one outlives it."""
+"""How one response about a topic is read, and what of an older one outlives it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_absurd_partition_index_allocates_nothing(absurd: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 5, 7, 8])
-def test_epochs_of_answers_before_version_9_are_not_believed(version: int) -> None:
+def test_epochs_of_responses_before_version_9_are_not_believed(version: int) -> None:
     assert read("t", [(1, 5)], version=version).leader_epochs == (-1,)
 
 
@@ -80,7 +80,7 @@ def test_another_topic_id_is_another_topic_whatever_its_epoch() -> None:
     assert new.leader_epochs == (0,)
 
 
-def test_an_answer_without_epochs_is_taken_in_the_middle_of_a_roll() -> None:
+def test_a_response_without_epochs_is_taken_in_the_middle_of_a_roll() -> None:
     old = read("t", [(1, 50)], topic_id=A)
     new = merged(old, read("t", [(2, -1)]))
     assert (new.leaders, new.leader_epochs) == ((2,), (-1,))
@@ -92,14 +92,14 @@ def test_the_same_topic_id_never_loses_partitions() -> None:
     assert (new.leaders, new.leader_epochs) == ((2, 2), (7, 6))
 
 
-def test_a_topic_without_id_keeps_its_partitions_while_that_may_be_an_old_answer() -> None:
+def test_a_topic_without_id_keeps_its_partitions_while_the_response_may_be_stale() -> None:
     old = read("t", [(1, 5), (2, 6)])
     new = merged(old, read("t", [(2, 7)]))
     assert (new.leaders, new.leader_epochs) == ((2, 2), (7, 6))
 
 
 def answers(*reported: Topic) -> list[Topic]:
-    """The view of topic t after each of these answers."""
+    """Return the view of topic t after each of these responses."""
     past, known, seen = metadata_merge.TopicHistory(), None, []
     for new in reported:
         known = past.merged(known, new)
@@ -107,7 +107,7 @@ def answers(*reported: Topic) -> list[Topic]:
     return seen
 
 
-def test_a_topic_without_id_comes_back_smaller_when_that_is_told_again_and_again() -> None:
+def test_a_topic_without_id_shrinks_when_responses_repeat_it() -> None:
     reported = [read("t", [(1, -1), (2, -1)], version=8), *[read("t", [(1, -1)], version=8)] * 3]
     assert [len(view.leaders) for view in answers(*reported)] == [2, 2, 2, 1]
 
@@ -118,7 +118,7 @@ def test_a_topic_id_that_was_left_behind_is_not_believed_again() -> None:
 
 
 def test_a_topic_id_that_was_left_behind_by_mistake_is_believed_in_the_end() -> None:
-    """The first answer was right, the second one old: the truth must not be shut out for good."""
+    """The first response was right, the second one stale: the right id must be accepted again."""
     right, old = read("t", [(1, 0)], topic_id=B), read("t", [(2, 9)], topic_id=A)
     seen = answers(right, old, right, right, right, right, old)
     assert seen == [right, old, old, old, right, right, right]

@@ -1,4 +1,4 @@
-"""What follows from a failure, and what the user is told in the end."""
+"""What the client does after a failure, and what the final error reports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def attempts(*failures: tuple[str, KafkaError]) -> Attempts:
     return made
 
 
-def test_the_last_word_what_where_and_what_to_do_are_in_the_final_error() -> None:
+def test_the_final_error_has_the_last_failure_what_where_and_what_to_do() -> None:
     made = attempts(
         ("broker 1 at a:9092", ConnectionLost("the connection broke")),
         ("broker 1 at a:9092", ConnectionLost("the connection broke")),
@@ -88,7 +88,7 @@ def test_the_last_word_what_where_and_what_to_do_are_in_the_final_error() -> Non
     assert error.__cause__ is made.failures[-1][1]
 
 
-def test_without_any_failure_there_was_no_answer() -> None:
+def test_without_any_failure_there_was_no_response() -> None:
     assert "got no answer in 5.0 s" in str(attempts().timeout_error(15.0))
 
 
@@ -97,7 +97,7 @@ def test_many_different_failures_are_shortened() -> None:
     assert len(str(made.timeout_error(20.0))) < 400
 
 
-def test_an_error_after_an_unclear_attempt_says_that_it_may_have_taken_effect() -> None:
+def test_an_error_after_an_unclear_attempt_notes_that_it_may_have_taken_effect() -> None:
     made = attempts(
         ("broker 1", ConnectionLost("x", maybe_written=True)), ("broker 1", broker_error(36))
     )

@@ -1,4 +1,4 @@
-"""Internal tasks under supervision, and where a client may be used."""
+"""Supervision of internal tasks, and where a client may be used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def crash() -> None:
     raise ZeroDivisionError("a bug")
 
 
-def test_a_client_that_was_not_started_says_so() -> None:
+def test_a_client_that_was_not_started_raises() -> None:
     async def main() -> None:
         supervisor, _ = make()
         with pytest.raises(ClientClosed, match=r"not started .*async with"):
@@ -48,13 +48,13 @@ def test_a_client_that_was_not_started_says_so() -> None:
     run(main())
 
 
-def test_outside_of_any_loop_a_client_that_was_not_started_says_so_too() -> None:
+def test_outside_of_any_loop_a_client_that_was_not_started_raises_too() -> None:
     supervisor, _ = make()
     with pytest.raises(ClientClosed):
         supervisor.check()
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_raises() -> None:
     async def main() -> None:
         supervisor, _ = make()
         supervisor.enter()
@@ -126,7 +126,7 @@ def test_a_forked_child_is_refused() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_the_death_of_a_task_reaches_the_next_check_and_everybody_else() -> None:
+def test_the_death_of_a_task_reaches_the_next_check_and_all_listeners() -> None:
     async def main() -> None:
         deaths: list[KafkaError] = []
         seen = Seen()
@@ -180,7 +180,7 @@ def test_a_task_that_ends_by_itself_has_not_either() -> None:
     run(main())
 
 
-def test_the_first_death_is_the_one_that_is_told() -> None:
+def test_the_first_death_is_the_one_that_is_reported() -> None:
     async def main() -> None:
         deaths: list[KafkaError] = []
         supervisor, counters = make(deaths)
@@ -221,7 +221,7 @@ def test_raising_the_same_failure_often_does_not_grow_it() -> None:
     run(main())
 
 
-def test_close_ends_all_tasks_and_says_what_failed_while_it_did(
+def test_close_ends_all_tasks_and_logs_what_failed_while_it_did(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def stubborn() -> None:

@@ -1,4 +1,4 @@
-"""Topics that brokers don't know: for how long, and how many must say so, before it is believed."""
+"""Unknown topics: for how long, and by how many brokers, an absence must be reported to count."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.unit.cluster.test_metadata import FORBIDDEN, LEADERLESS, UNKNOWN, ask
 
 
 class TestUnknown:
-    """For how long, and by whom, it was said that there is no such topic."""
+    """How long, and by which brokers, a topic was reported unknown."""
 
     def _told(self, *reported: tuple[float, int, int], name: str = "t") -> MetadataState:
-        """A state that was told (when, by whom, error code) about ``name``."""
+        """Return a state with these reports (time, node id, error code) about ``name``."""
         meta = state()
         meta.pin(name)
         for now, node_id, error in reported:
@@ -25,7 +25,7 @@ class TestUnknown:
                 pass
         return meta
 
-    def test_two_brokers_must_say_so_for_as_long_as_asked(self) -> None:
+    def test_two_brokers_must_report_it_for_as_long_as_asked(self) -> None:
         early = (10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN)
         assert not self._told(*early).unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         meta = self._told(*early, (14.9, 1, UNKNOWN))
@@ -33,7 +33,7 @@ class TestUnknown:
         meta = self._told(*early, (15.0, 1, UNKNOWN))
         assert meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
 
-    def test_one_broker_of_several_must_say_so_for_twice_as_long(self) -> None:
+    def test_one_broker_of_several_must_report_it_for_twice_as_long(self) -> None:
         early = (10.0, 1, UNKNOWN), (15.0, 1, UNKNOWN), (16.0, -1, UNKNOWN)
         meta = self._told(*early, (19.9, 1, UNKNOWN))
         assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
@@ -54,7 +54,7 @@ class TestUnknown:
         assert not meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
         meta = self._told(*early, (110.0, 2, UNKNOWN))
         assert meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
-        meta = self._told(*early, (110.4, 2, UNKNOWN))  # it was asked at 109.9
+        meta = self._told(*early, (110.4, 2, UNKNOWN))  # requested at 109.9
         assert not meta.unknown_topics.is_confirmed("t", 1, 110.0, 0.0)
 
     def test_a_topic_that_was_there_is_asked_for_until_its_absence_is_sure(self) -> None:
@@ -66,18 +66,18 @@ class TestUnknown:
         assert isinstance(known.decide(40.0), float)
         known = self._told((9.0, 1, 0), (10.0, 1, UNKNOWN), (11.0, 2, 0))
         assert isinstance(known.decide(40.0), float)
-        never = self._told((10.0, 1, UNKNOWN))  # whoever wants it asks
+        never = self._told((10.0, 1, UNKNOWN))  # its waiters request it
         assert isinstance(never.decide(40.0), float)
 
     @pytest.mark.parametrize("error", [0, LEADERLESS, FORBIDDEN])
-    def test_another_answer_ends_it(self, error: int) -> None:
+    def test_another_response_ends_it(self, error: int) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN), (20.0, 1, error))
         assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         early = (10.0, 1, UNKNOWN), (12.0, 1, error), (13.0, 2, UNKNOWN)
         meta = self._told(*early, (22.9, 2, UNKNOWN))
         assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
 
-    def test_nothing_is_known_of_what_nobody_asked_for(self) -> None:
+    def test_nothing_is_known_of_a_topic_without_requests(self) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (99.0, 2, UNKNOWN))
         assert not meta.unknown_topics.is_confirmed("u", 2, 0.0, 5.0)
 

@@ -26,7 +26,7 @@ from tests.unit.cluster.virtual import Answer, FakeNetwork, Script, Steady, run,
 
 
 class Seen:
-    """An observer that keeps what it is told."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -36,7 +36,7 @@ class Seen:
 
 
 def knows(*names: str) -> Script:
-    """A cluster that knows these topics, led by 1 in epoch 1."""
+    """Script a cluster that knows these topics, led by 1 in epoch 1."""
 
     def script(node: int, request: Request, version: int) -> Response:
         assert isinstance(request, MetadataRequest)
@@ -124,7 +124,7 @@ def test_an_unknown_topic_is_not_asked_for_in_a_storm() -> None:
 
 
 def hanging(*nodes: int, delay: float | None = None) -> Script:
-    """A cluster that knows t, in which these brokers respond after ``delay`` s, or never."""
+    """Script a cluster that knows t; these brokers respond after ``delay`` s, or never."""
 
     def script(node: int, request: Request, version: int) -> Response | Answer | None:
         said = knows("t")(node, request, version)
@@ -152,7 +152,7 @@ def test_after_a_second_of_silence_another_broker_is_asked_as_well() -> None:
             assert loop.time() - began == pytest.approx(1.0, abs=0.1)
             assert updater.last_error is None
             version = updater.view.version
-            await asyncio.sleep(40.0)  # the first one's response comes, and is of no use any more
+            await asyncio.sleep(40.0)  # broker 1's late response is dropped
             assert updater.view.version == version
         assert all(raw.released for raw in network.raws)
 
@@ -187,7 +187,7 @@ def test_a_broker_that_failed_is_asked_again_while_another_one_hangs() -> None:
 
 def test_a_leader_that_hangs_is_not_asked_whether_another_one_leads() -> None:
     class Troubled(FakeNetwork):
-        """Broker 1 lost its connections, and may be dialed."""
+        """Broker 1 lost its connections, and may be dialed again."""
 
         def connection_error(self, node_id: int) -> Exception | None:
             return BrokerUnreachable("lost") if node_id == 1 else None
@@ -247,7 +247,7 @@ def test_a_refresh_fails_when_all_that_were_asked_have_failed() -> None:
     run(main())
 
 
-def test_an_unknown_topic_holds_up_nobody_else() -> None:
+def test_an_unknown_topic_holds_up_no_other_waiter() -> None:
     async def main() -> None:
         updater = make(FakeNetwork(knows("t")))
         async with running(updater):
@@ -278,7 +278,7 @@ def test_a_topic_that_appears_during_the_grace_is_given() -> None:
 
 @pytest.mark.parametrize("first", [3, 5])
 def test_a_topic_that_waits_for_its_leader_has_all_of_the_timeout(first: int) -> None:
-    """Brokers that say LEADER_NOT_AVAILABLE (5) know it, whatever they said before."""
+    """Brokers that return LEADER_NOT_AVAILABLE (5) know the topic, whatever came before."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -299,7 +299,7 @@ def test_a_topic_that_waits_for_its_leader_has_all_of_the_timeout(first: int) ->
     run(main())
 
 
-def test_the_grace_begins_anew_behind_another_error() -> None:
+def test_the_grace_begins_again_after_another_error() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
 
@@ -344,7 +344,7 @@ def test_a_refusal_of_before_is_asked_again_instead_of_repeated() -> None:
     run(main())
 
 
-def test_without_any_answer_the_timeout_holds_and_the_text_says_why() -> None:
+def test_without_any_response_the_timeout_holds_and_the_text_has_the_reason() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         network = FakeNetwork(lambda *_: BrokerUnreachable("refused"))
@@ -474,7 +474,7 @@ def test_dead_brokers_lead_back_to_the_bootstrap_address() -> None:
     run(main())
 
 
-def test_nobody_is_thought_of_twice_for_one_refresh() -> None:
+def test_no_broker_is_considered_twice_for_one_refresh() -> None:
     class Thinking(FakeNetwork):
         choices: list[list[int]]
 
@@ -500,7 +500,7 @@ def test_nobody_is_thought_of_twice_for_one_refresh() -> None:
 
 
 def test_a_refresh_after_one_that_brought_nothing_new_goes_to_another_broker() -> None:
-    """Else one that lags behind would be asked for ever, as the connection to it is there."""
+    """Else a stale broker would be chosen for ever, as it has an open connection."""
 
     def script(node: int, request: Request, version: int) -> Response:
         return answer(topic("t", [(1, 1)], topic_id=A), brokers=[1, 2, 3])
@@ -521,7 +521,7 @@ def test_a_refresh_after_one_that_brought_nothing_new_goes_to_another_broker() -
     run(main())
 
 
-def test_a_broker_that_answers_without_sense_is_not_asked_again_at_once() -> None:
+def test_a_broker_with_a_senseless_response_is_not_asked_again_at_once() -> None:
     def script(node: int, request: Request, version: int) -> Response:
         if node in mad:
             return answer(brokers=[])
@@ -583,7 +583,7 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     run(main())
 
 
-def test_listeners_and_observers_are_told() -> None:
+def test_listeners_and_observers_are_notified() -> None:
     async def main() -> None:
         seen = Seen()
         views: list[Cluster] = []
@@ -598,7 +598,7 @@ def test_listeners_and_observers_are_told() -> None:
     run(main())
 
 
-def test_long_work_gives_the_loop_its_turns() -> None:
+def test_long_work_yields_to_the_loop() -> None:
     async def main() -> None:
         ticks = 0
 

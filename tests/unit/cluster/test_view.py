@@ -1,4 +1,4 @@
-"""The cluster's values: what they say, and that they are replaced instead of edited."""
+"""The cluster's values: what they report, and that they are replaced instead of edited."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestBroker:
     def test_connection_string_puts_ipv6_in_brackets(self) -> None:
         assert Broker(1, "2001:db8::1", 9093).connection_string == "[2001:db8::1]:9093"
 
-    def test_says_who_it_is(self) -> None:
+    def test_names_its_id_and_address(self) -> None:
         assert str(Broker(4, "::1", 9092)) == "broker 4 at [::1]:9092"
 
     def test_is_frozen(self) -> None:
@@ -66,7 +66,7 @@ class TestPartition:
         assert partition(leader=None).offline
         assert not partition(leader=0).offline
 
-    def test_replica_states_tell_leader_isr_and_offline(self) -> None:
+    def test_replica_states_show_leader_isr_and_offline(self) -> None:
         assert partition(log_end_offset=10).replica_states == (
             Replica(1, is_leader=True, in_sync=True, log_end_offset=10),
             Replica(2, in_sync=True),
@@ -149,7 +149,7 @@ class TestCluster:
         assert view.partition_count("bad") is None
         assert view.topic_error("bad") == 29
 
-    def test_tells_whether_a_topic_is_led_alike(self) -> None:
+    def test_reports_whether_a_topic_is_led_alike(self) -> None:
         view, name = cluster(), "orders"
         assert view.has_same_leaders(cluster(), name)
         assert view.has_same_leaders(with_partition(view, partition(0, isr=(1,))), name)

@@ -1,7 +1,7 @@
-"""Who waits inside a client is woken in the order of arrival.
+"""Waiters inside a client wake in the order of arrival.
 
-Fair, and the same in every process: an order by address would make a run by seed another one each
-time.
+That is fair, and the same in every process: an order by memory address would make each run of
+the same seed differ.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WAITERS = 100
 
 
 async def woken(waits: list[Coroutine[Any, Any, object]]) -> list[int]:
-    """The numbers of those that have ended, in that order."""
+    """Return the numbers of the waiters that have ended, in that order."""
     order: list[int] = []
-    # What is made in between spreads the futures over memory.
+    # Objects created in between spread the futures over memory.
     kept: list[object] = []
 
     async def wait(number: int, what: Coroutine[Any, Any, object]) -> None:
@@ -37,7 +37,7 @@ async def woken(waits: list[Coroutine[Any, Any, object]]) -> list[int]:
     return order
 
 
-def test_those_who_wait_for_metadata_are_woken_in_the_order_of_arrival() -> None:
+def test_waiters_for_metadata_are_woken_in_the_order_of_arrival() -> None:
     async def main() -> None:
         metadata = Stage(lambda node: None).metadata
         order = await woken([metadata.wait_newer(0, 60.0) for _ in range(WAITERS)])
@@ -48,7 +48,7 @@ def test_those_who_wait_for_metadata_are_woken_in_the_order_of_arrival() -> None
     run(main())
 
 
-def test_those_who_back_off_are_woken_in_the_order_of_arrival() -> None:
+def test_calls_that_back_off_are_woken_in_the_order_of_arrival() -> None:
     async def main() -> None:
         calls = Stage(lambda node: None).calls
         order = await woken([calls.pause(60.0) for _ in range(WAITERS)])

@@ -1,7 +1,7 @@
-"""Virtual time for the drivers of this room, and a network that answers from a script.
+"""Virtual time for the cluster tests, and a network that responds from a script.
 
-``run(coroutine)`` runs on a loop whose clock jumps to the next timer instead of waiting for it. If
-everybody waits and no timer is set, it raises.
+``run(coroutine)`` runs on a loop whose clock jumps to the next timer instead of waiting for it. It
+raises `Deadlock` if every task waits and no timer is set.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class Deadlock(AssertionError):
-    """Everybody waits and no timer is set."""
+    """Every task waits and no timer is set."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting, tells the loop that the time has passed."""
+    """Advances the loop's clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop without waiting."""
+    """An event loop that jumps to the next timer instead of waiting."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -62,13 +62,13 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def turns(count: int = 10) -> None:
-    """Give every task that can run some turns; virtual time stands still."""
+    """Run ``count`` loop iterations; virtual time stands still."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class Answer:
-    """A response that comes after ``delay`` seconds."""
+    """A response that arrives after ``delay`` seconds."""
 
     def __init__(self, response: Response | KafkaError | None, delay: float = 0.0) -> None:
         self.response = response
@@ -76,7 +76,7 @@ class Answer:
 
 
 class FakeRaw:
-    """What ``send(raw=True)`` gives."""
+    """The result of ``send(raw=True)``."""
 
     def __init__(self, body: bytes, version: int) -> None:
         self.body = memoryview(body)
@@ -88,11 +88,11 @@ class FakeRaw:
 
 
 Script = Callable[[int, Request, int], "Response | KafkaError | Answer | None"]
-"""(node, request, version) to its response or failure; None never answers."""
+"""Maps (node, request, version) to a response or failure; None never responds."""
 
 
 class FakeNetwork:
-    """As much of ``NetworkClient`` as this room uses."""
+    """The part of ``NetworkClient`` that these tests use."""
 
     def __init__(
         self, script: Script, *, bootstrap: Iterable[int] = (-1,), version: int = 12
@@ -165,7 +165,7 @@ class FakeNetwork:
             future.complete(said)
 
     def requests(self, kind: type[Request]) -> list[Request]:
-        """The requests of one kind that were sent."""
+        """Return the requests of one kind that were sent."""
         return [message for _, _, message in self.sent if isinstance(message, kind)]
 
 
@@ -176,7 +176,7 @@ def config(**settings: Any) -> CommonConfig:
 
 
 class Steady(random.Random):
-    """No jitter: ``random()`` is always in the middle."""
+    """No jitter: ``random()`` always returns 0.5."""
 
     def random(self) -> float:
         return 0.5

@@ -1,7 +1,7 @@
-"""The bench of the network tests: clients, and the small things that tests hold them with.
+"""The bench of the network tests: clients, and small helpers to observe and block them.
 
-`Bench` makes clients and keeps what they told; `Held` is a script whose answers wait for the test;
-`CapacityWaiter` is a listener that can be waited on.
+`Bench` makes clients and keeps what they report; `Held` is a script whose responses wait for the
+test; `CapacityWaiter` is a listener that can be waited on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOSE_TIMEOUT = 5.0
 
 
 class Recorder:
-    """An observer that keeps what it was told."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -41,7 +41,7 @@ class Recorder:
         self.events.append(event)
 
     def of(self, kind: type[Event]) -> list[Any]:
-        """The events of one class."""
+        """Return the events of one class."""
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -54,7 +54,7 @@ class _Keeper(Unsupervised):
 
 
 class Bench:
-    """Makes clients of a test and keeps what they told."""
+    """Makes clients of a test and keeps what they report."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -69,7 +69,7 @@ class Bench:
         on_fault: Callable[[Exception], None] | None = None,
         **settings: Any,
     ) -> NetworkClient:
-        """A started client with these bootstrap addresses."""
+        """Start a client with these bootstrap addresses."""
         addresses = [b.address if isinstance(b, ScriptedBroker) else b for b in brokers]
         client = NetworkClient(
             NetworkConfig(bootstrap=tuple(addresses), **settings),
@@ -86,7 +86,7 @@ class Bench:
 
 
 async def outcome(future: RequestFuture[Any]) -> Any:
-    """The value or the error."""
+    """Return the value or the error."""
     try:
         return await future
     except Exception as error:
@@ -94,7 +94,7 @@ async def outcome(future: RequestFuture[Any]) -> Any:
 
 
 async def all_answered(futures: list[RequestFuture[Any]]) -> bool:
-    """All of them got their answer."""
+    """Return whether every request got its response."""
     return all([isinstance(await future, MetadataResponse) for future in futures])
 
 
@@ -103,7 +103,7 @@ async def connected(client: NetworkClient, node_id: int = FIRST, lane: Lane = La
 
 
 class WriteTap:
-    """Notes what goes to a transport."""
+    """Records what is written to a transport."""
 
     def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
         self._transport = transport
@@ -115,7 +115,7 @@ class WriteTap:
 
 
 class Held:
-    """A script that keeps requests until the test lets them go."""
+    """A script that holds requests until the test releases them."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Session, Received]] = []
@@ -133,7 +133,7 @@ class Held:
 
 
 class CapacityWaiter:
-    """A listener for capacity that can be waited on."""
+    """A capacity listener that can be waited on."""
 
     def __init__(self, client: NetworkClient) -> None:
         self.calls: list[tuple[int, Lane]] = []

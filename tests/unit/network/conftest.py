@@ -12,7 +12,7 @@ from tests.unit.network.bench import Bench
 
 @pytest_asyncio.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """The bench of one test; its clients are closed at the end, and no listener may have failed."""
+    """Yield a bench; its clients are closed at the end, and no listener may have failed."""
     async with AsyncExitStack() as stack:
         bench = Bench(stack)
         yield bench

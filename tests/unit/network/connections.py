@@ -1,4 +1,4 @@
-"""Connections without a loop: made, brought to READY, fed with bytes and asked for the outcome."""
+"""Connections without a loop: built, brought to READY, fed with bytes, asked for outcomes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def pending(
         type(message),
         build or message,
         timeout=deadline - 1.0,
-        created_at=1.0,  # when ``submit`` writes it
+        created_at=1.0,  # set when ``submit`` writes it
         deadline=deadline,
         raw=raw,
         expect_response=expect_response,
@@ -112,7 +112,7 @@ def outcome(connection: Connection) -> object:
 
 
 def written(connection: Connection) -> list[tuple[int, int, int, str | None]]:
-    """(api key, version, correlation id, client id) of what was written since the last call."""
+    """Return (api key, version, correlation id, client id) of all requests since the last call."""
     data, found = connection.take_output(), []
     while data:
         (size,) = struct.unpack_from(">i", data)

@@ -1,10 +1,10 @@
-"""A broker on a loopback socket that answers just what a test tells it to.
+"""A broker on a loopback socket that responds exactly as a test scripts it.
 
     async with ScriptedBroker(answer) as broker:      # answer(session, request), sync
         client = await network(broker)
 
-Without a script it answers ApiVersions and Metadata like a good broker. `until` waits for a
-condition on what it saw; nothing here sleeps. Used by the network tests of all rings.
+Without a script it responds to ApiVersions and Metadata like a good broker. `until` waits for a
+condition on what it received; nothing here sleeps. Used by the network tests of all rings.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Session:
         self.requests: list[Received] = []
 
     def reply(self, request: Received, response: Response) -> None:
-        """Answer a request."""
+        """Respond to a request."""
         self.send(encode_response(response, request.version, request.correlation_id))
 
     def send(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class Session:
         cast("asyncio.Transport", self.writer.transport).resume_reading()
 
     def hang_up(self) -> None:
-        """Close in good order."""
+        """Close gracefully."""
         self.writer.close()
 
     def reset(self) -> None:
@@ -79,7 +79,7 @@ Script = Callable[[Session, Received], None]
 
 
 def good_answer(session: Session, request: Received) -> None:
-    """What a good broker says."""
+    """Respond like a good broker."""
     if request.api_key == API_VERSIONS:
         session.reply(request, ApiVersionsResponse(0, list(SPOKEN)))
     else:
@@ -87,7 +87,7 @@ def good_answer(session: Session, request: Received) -> None:
 
 
 def silent_but_for_versions(session: Session, request: Received) -> None:
-    """Negotiates, and answers nothing else."""
+    """Negotiate versions, and respond to nothing else."""
     if request.api_key == API_VERSIONS:
         good_answer(session, request)
 
@@ -150,18 +150,18 @@ class ScriptedBroker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address it listens on."""
         return "127.0.0.1", self.port
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until something that happened here made ``condition`` true."""
+        """Wait until an event at this broker makes ``condition`` true."""
         async with asyncio.timeout(WAIT):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     def asked(self, api_key: int) -> list[Received]:
-        """The requests of one API so far."""
+        """Return the requests of one API so far."""
         return [request for request in self.requests if request.api_key == api_key]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -186,7 +186,7 @@ class ScriptedBroker:
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
         except asyncio.CancelledError:
-            pass  # stop(); a stream's own callback would complain about a cancelled handler
+            pass  # stop() cancels; a stream's own callback would report a cancelled handler
         finally:
             self._changed.set()
             writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Nodes and the address book: what is gone, what has moved, and bootstrap nodes apart."""
+"""Nodes and the address book: removed and moved nodes, and separate bootstrap nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_bootstrap_nodes_have_negative_ids_in_order() -> None:
     assert book.get(-3) is None
 
 
-def test_replace_tells_who_is_gone_and_who_moved() -> None:
+def test_replace_returns_removed_and_moved_nodes() -> None:
     book = new_book()
     assert book.replace([Node(1, "a", 1), Node(2, "b", 1), Node(3, "c", 1)]) == (set(), set())
     gone, moved = book.replace([Node(2, "b", 2), Node(3, "c", 1), Node(4, "d", 1)])

@@ -1,4 +1,4 @@
-"""Channel: what goes to the transport and when, with a transport that only takes notes."""
+"""Channel: what goes to the transport and when, with a transport that only records it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.response_frames import encode_response
 
 
 class NotedTransport(asyncio.Transport):
-    """Keeps what is written."""
+    """Records what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class NotedTransport(asyncio.Transport):
 
 
 class NotedOwner:
-    """Keeps what it is told."""
+    """Records its notifications."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -62,7 +62,7 @@ class NotedOwner:
 
 
 class Wired:
-    """A channel between a noted transport and a noted owner."""
+    """A channel between a recording transport and a recording owner."""
 
     def __init__(self, limit: int = 100) -> None:
         self.owner = NotedOwner()
@@ -106,7 +106,7 @@ def test_the_handshake_begins_as_the_transport_opens() -> None:
     assert wired.owner.told == []
 
 
-def test_ready_is_told_once_and_before_room() -> None:
+def test_ready_is_reported_once_and_before_capacity() -> None:
     wired = Wired()
     wired.open()
     keys = [ApiVersion(3, 0, 12)]
@@ -127,7 +127,7 @@ def test_what_was_submitted_leaves_in_one_write() -> None:
     assert len(wired.transport.writes) == 1
 
 
-async def test_what_is_submitted_in_one_round_of_the_loop_shares_a_write() -> None:
+async def test_what_is_submitted_in_one_loop_iteration_takes_one_write() -> None:
     wired = Wired()
     wired.make_ready()
     for _ in range(5):
@@ -160,13 +160,13 @@ async def test_a_broken_connection_writes_no_more() -> None:
 
 
 async def next_round() -> None:
-    """Let the loop run what it has scheduled."""
+    """Wait one loop iteration."""
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(done.set_result, None)
     await done
 
 
-def test_all_answers_of_one_read_are_handed_over_before_room_is_told() -> None:
+def test_all_responses_of_one_read_are_delivered_before_capacity_is_reported() -> None:
     wired = Wired()
     wired.make_ready()
     requests = [pending(), pending()]
@@ -179,7 +179,7 @@ def test_all_answers_of_one_read_are_handed_over_before_room_is_told() -> None:
     assert wired.owner.told == ["answered", "answered", "room"]
 
 
-def test_a_paused_transport_stops_the_sender_and_a_resumed_one_tells() -> None:
+def test_a_paused_transport_stops_the_sender_and_a_resumed_one_notifies_it() -> None:
     wired = Wired()
     wired.make_ready()
     wired.channel.pause_writing()
@@ -190,7 +190,7 @@ def test_a_paused_transport_stops_the_sender_and_a_resumed_one_tells() -> None:
 
 
 def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
-    """No other request may follow half of one (the rest of it may still be in the transport)."""
+    """No request may follow half of another one (the rest of it may still be in the transport)."""
     wired = Wired()
     wired.make_ready()
     wired.channel.connection.submit(pending(deadline=5.0), 1.0)
@@ -209,7 +209,7 @@ def test_an_end_in_good_order_lets_the_transport_write_what_it_holds() -> None:
     assert wired.owner.told == ["closed"]
 
 
-def test_the_end_is_told_once() -> None:
+def test_the_end_is_reported_once() -> None:
     wired = Wired()
     wired.make_ready()
     wired.channel.end(ClientClosed("closed"))
@@ -236,7 +236,7 @@ def test_bytes_after_the_end_are_ignored() -> None:
     assert wired.owner.told == ["closed"]
 
 
-def test_a_lost_transport_fails_what_is_under_way() -> None:
+def test_a_lost_transport_fails_what_is_in_flight() -> None:
     wired = Wired()
     wired.make_ready()
     wired.channel.connection.submit(pending(), 1.0)
@@ -246,7 +246,7 @@ def test_a_lost_transport_fails_what_is_under_way() -> None:
     assert isinstance(wired.owner.answers[0], ConnectionLost)
 
 
-async def test_wait_closed_returns_once_the_transport_is_gone() -> None:
+async def test_wait_closed_returns_once_the_transport_is_lost() -> None:
     wired = Wired()
     await wired.channel.wait_closed()
     wired.make_ready()

@@ -1,4 +1,4 @@
-"""The end of a client, and what it tells about itself before: hooks, counters, snapshot, log."""
+"""Closing a client, and what it reports until then: hooks, counters, snapshot, log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.unit.network.scripted_broker import (
 
 
 class SilentDialer:
-    """Opens a transport that is never finished, and forgets it when it is cancelled."""
+    """Opens a transport but never completes the dial, and drops it when it is cancelled."""
 
     def __init__(self) -> None:
         self.made = asyncio.Event()
@@ -52,20 +52,20 @@ class SilentDialer:
 
 
 class SilentTransport(asyncio.Transport):
-    """Takes everything and tells nothing."""
+    """Accepts every call and never reports ``connection_lost``."""
 
     def write(self, data: object) -> None:
-        """Into the void."""
+        """Discard the data."""
 
     def close(self) -> None:
-        """Without a word."""
+        """Do nothing."""
 
     def abort(self) -> None:
-        """Without a word."""
+        """Do nothing."""
 
 
 class TestClosing:
-    async def test_fails_what_is_under_way_and_what_waits(self, bench: Bench) -> None:
+    async def test_fails_what_is_in_flight_and_what_waits(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:
             client = await bench.client(broker, max_in_flight=1)
@@ -141,7 +141,7 @@ class TestClosing:
     async def test_is_bounded_where_a_cancelled_dial_never_reports_its_end(
         self, bench: Bench
     ) -> None:
-        """As uvloop does it: connection_made, then a cancelled dial, and no connection_lost."""
+        """As with uvloop: connection_made, then a cancelled dial, and no connection_lost."""
         dialer = SilentDialer()
         client = await bench.client(("silent", 1), dialer=dialer)
         future = client.send(FIRST, MetadataRequest())
@@ -171,7 +171,7 @@ class TestClosing:
 
 
 class TestTelling:
-    async def test_hooks_hear_of_connections_and_requests(self, bench: Bench) -> None:
+    async def test_hooks_observe_connections_and_requests(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
             await connected(client)

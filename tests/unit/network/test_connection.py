@@ -1,4 +1,4 @@
-"""Connection: what is written, and whose answer is whose."""
+"""Connection: what is written, and which response belongs to which request."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestRequests:
         submit(connection, pending())
         assert written(connection) == [(3, 12, 1, "my-client")]
 
-    def test_a_request_without_an_answer_is_done_once_written(self) -> None:
+    def test_a_request_without_a_response_is_done_once_written(self) -> None:
         connection = ready()
         request = pending(expect_response=False)
         submit(connection, request)
@@ -125,7 +125,7 @@ class TestAnswers:
             assert error.maybe_written
             assert isinstance(error.__cause__, ProtocolError)
 
-    def test_that_nobody_waits_for_close_the_connection(self) -> None:
+    def test_to_unknown_requests_close_the_connection(self) -> None:
         connection = ready()
         deliver(connection, encode_response(MetadataResponse(), 12, 77))
         assert isinstance(connection.error, ConnectionLost)
@@ -187,7 +187,7 @@ class TestAnswers:
         assert bytes(views[0]).count(b"a") >= 50_000
         assert bytes(views[1]).count(b"b") >= 50_000
 
-    def test_slices_of_a_decoded_answer_survive_the_frames_after_it(self) -> None:
+    def test_slices_of_a_decoded_response_survive_the_frames_after_it(self) -> None:
         """Records are memoryviews into the frame: its buffer must not be reused under them."""
         connection = ready()
         kept = []

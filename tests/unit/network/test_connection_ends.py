@@ -1,4 +1,4 @@
-"""Connection: silence that was asked for, deadlines, and every kind of end."""
+"""Connection: throttling, deadlines, and every kind of end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.network.connections import (
 
 
 class TestThrottling:
-    def test_silences_this_connection_after_the_answer(self) -> None:
+    def test_silences_this_connection_after_the_response(self) -> None:
         connection = ready()
         request = pending()
         submit(connection, request)
@@ -50,7 +50,7 @@ class TestThrottling:
         assert not connection.can_send(6.99)
         assert connection.can_send(7.0)
 
-    def test_does_not_hold_up_answers(self) -> None:
+    def test_does_not_hold_up_responses(self) -> None:
         connection = ready()
         requests = [pending(), pending()]
         submit(connection, *requests)
@@ -74,7 +74,7 @@ class TestThrottling:
         assert connection.throttled_until == 6.5
 
     @pytest.mark.parametrize("raw", [False, True])
-    def test_no_answer_silences_a_connection_for_days(self, raw: bool) -> None:
+    def test_no_response_silences_a_connection_for_days(self, raw: bool) -> None:
         connection = ready()
         request = pending(FetchRequest(), raw=raw)
         submit(connection, request)
@@ -143,7 +143,7 @@ class TestDeadlines:
         assert connection.is_closed
         assert "within 19 s" in str(dict(connection.take_outcomes())[request])
 
-    def test_a_caller_without_more_time_is_told_and_the_connection_stays(self) -> None:
+    def test_a_caller_past_its_deadline_fails_and_the_connection_stays(self) -> None:
         connection = ready()
         hasty, patient = pending(deadline=20.0), pending(deadline=20.0)
         hasty.caller_deadline = 20.0
@@ -156,7 +156,7 @@ class TestDeadlines:
         assert isinstance(error, RequestTimedOut)
         assert error.maybe_written
         assert "waited 14 s for a connection, and 5 s for the answer" in str(error)
-        assert connection.next_deadline() == 34.0  # it still has the place of its answer
+        assert connection.next_deadline() == 34.0  # it still holds the place of its response
         connection.expire(21.0)
         assert connection.take_outcomes() == []
         deliver(connection, answer(hasty) + answer(patient), now=22.0)
@@ -174,7 +174,7 @@ class TestDeadlines:
         connection.expire(20.0)
         assert isinstance(outcome(connection), RequestTimedOut)
 
-    def test_an_answer_in_time_takes_its_deadline_along(self) -> None:
+    def test_a_response_in_time_removes_its_deadline(self) -> None:
         connection = ready()
         request = pending(deadline=20.0)
         submit(connection, request)
@@ -185,7 +185,7 @@ class TestDeadlines:
 
 
 class TestEnds:
-    def test_lost_fails_what_is_under_way_each_with_an_error_of_its_own(self) -> None:
+    def test_lost_fails_what_is_in_flight_each_with_an_error_of_its_own(self) -> None:
         connection = ready()
         requests = [pending(), pending()]
         submit(connection, *requests)
@@ -203,13 +203,13 @@ class TestEnds:
             assert "Metadata v12" in str(error)
             assert "broker 2 at kafka:9092" in str(error)
 
-    def test_lost_before_any_answer_hints_at_sasl(self) -> None:
+    def test_lost_before_any_response_hints_at_sasl(self) -> None:
         connection = ready()
         submit(connection, pending())
         connection.lost(None)
         assert "SASL" in str(connection.error)
 
-    def test_lost_after_an_answer_has_no_such_hint(self) -> None:
+    def test_lost_after_a_response_has_no_such_hint(self) -> None:
         connection = ready()
         request = pending()
         submit(connection, request)
@@ -217,7 +217,7 @@ class TestEnds:
         connection.lost(None)
         assert "SASL" not in str(connection.error)
 
-    def test_lost_in_the_middle_of_an_answer_says_so(self) -> None:
+    def test_lost_in_the_middle_of_a_response_reports_it(self) -> None:
         connection = ready()
         request = pending()
         submit(connection, request)
@@ -231,7 +231,7 @@ class TestEnds:
         connection.lost(ConnectionResetError())
         assert isinstance(connection.error, ClientClosed)
 
-    def test_ended_by_us_fails_what_is_under_way_with_our_reason(self) -> None:
+    def test_ended_by_us_fails_what_is_in_flight_with_our_reason(self) -> None:
         connection = ready()
         submit(connection, pending())
         connection.end(ClientClosed("the client was closed"))
@@ -244,7 +244,7 @@ class TestEnds:
         connection.retire()
         assert connection.is_closed
 
-    def test_retired_while_busy_waits_for_the_answers_and_takes_nothing_new(self) -> None:
+    def test_retired_while_busy_waits_for_the_responses_and_takes_nothing_new(self) -> None:
         connection = ready()
         requests = [pending(), pending()]
         submit(connection, *requests)

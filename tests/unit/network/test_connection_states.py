@@ -1,4 +1,4 @@
-"""The states of a Connection: the table is whole, and apply() follows it."""
+"""The states of a Connection: the table is complete, and apply() follows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.network.connections import (
 
 
 class TestTable:
-    def test_every_state_and_event_says_what_it_means(self) -> None:
+    def test_every_state_and_event_has_a_sentence(self) -> None:
         for member in [*ConnectionState, *ConnectionEvent]:
             assert member.value.endswith(".")
             assert len(member.value) > 10

@@ -1,4 +1,4 @@
-"""TcpDialer: every address in its turn, looked up anew, bounded in time, nothing left open."""
+"""TcpDialer: tries every address, resolves again each time, is bounded, leaves nothing open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.network.test_channel import NotedOwner, Wired
 
 
 class Answers:
-    """A resolver with one list of ports per look-up; the last list stays."""
+    """A resolver with one list of ports per lookup; the last list stays."""
 
     def __init__(self, *rounds: list[int] | Exception) -> None:
         self.rounds = list(rounds)
@@ -47,7 +47,7 @@ def target(timeout: float = 5.0, failures: int = 0) -> DialTarget:
 
 
 async def dial(dialing: TcpDialer, where: DialTarget | None = None) -> int:
-    """The port that was reached; closed again."""
+    """Dial and close again; return the port that was reached."""
     transport, _ = await dialing.dial(where or target(), asyncio.Protocol)
     try:
         port: int = transport.get_extra_info("peername")[1]
@@ -61,13 +61,13 @@ async def closed_port() -> int:
         return broker.port
 
 
-async def test_all_answers_are_tried() -> None:
+async def test_all_resolved_addresses_are_tried() -> None:
     dead = [await closed_port(), await closed_port()]
     async with ScriptedBroker() as broker:
         assert await dial(dialer(Answers([*dead, broker.port]))) == broker.port
 
 
-async def test_names_are_looked_up_anew_each_time() -> None:
+async def test_names_are_resolved_again_each_time() -> None:
     dead = await closed_port()
     async with ScriptedBroker() as broker:
         answers = Answers([dead], [broker.port])
@@ -85,7 +85,7 @@ async def test_the_address_that_worked_is_tried_first_the_next_time() -> None:
 
 
 async def test_after_each_failure_the_address_that_was_tried_longest_ago_is_next() -> None:
-    """An open socket isn't enough: only the target knows whether an address was of use."""
+    """An open socket isn't enough: only the caller, by `failures`, knows whether it was usable."""
     async with ScriptedBroker() as one, ScriptedBroker() as two, ScriptedBroker() as three:
         ports = [one.port, two.port, three.port]
         dialing = dialer(Answers(ports, ports, ports[::-1], ports[1:] + ports[:1], ports[::-1]))
@@ -95,7 +95,7 @@ async def test_after_each_failure_the_address_that_was_tried_longest_ago_is_next
 
 
 @pytest.mark.parametrize(("addresses", "share"), [(1, 100.0), (2, 50.0)])
-async def test_an_address_has_its_share_of_the_time_for_the_handshake_too(
+async def test_each_address_has_its_part_of_the_time_for_the_handshake_too(
     addresses: int, share: float
 ) -> None:
     async with ScriptedBroker() as one, ScriptedBroker() as two:
@@ -121,7 +121,7 @@ async def test_the_error_has_each_address_with_its_reason() -> None:
     assert raised.value.retriable
 
 
-async def test_an_unknown_name_is_unreachable_and_says_so() -> None:
+async def test_an_unknown_name_is_unreachable_with_the_reason() -> None:
     unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     with pytest.raises(BrokerUnreachable, match="can't be resolved: Name or service not known"):
         await dial(dialer(Answers(unknown)))
@@ -132,7 +132,7 @@ async def test_a_name_without_addresses_is_unreachable() -> None:
         await dial(dialer(Answers([])))
 
 
-async def test_a_name_server_that_hangs_is_given_up() -> None:
+async def test_a_name_server_that_hangs_is_abandoned() -> None:
     async def hangs(host: str, port: int) -> Sequence[SocketAddress]:
         await asyncio.Event().wait()
         return []
@@ -142,15 +142,15 @@ async def test_a_name_server_that_hangs_is_given_up() -> None:
     assert isinstance(raised.value.__cause__, TimeoutError)
 
 
-async def test_a_dead_address_uses_its_share_of_the_time_only(
+async def test_a_dead_address_uses_its_part_of_the_time_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first address never answers; the second one is still reached."""
+    """The first address never responds; the second one is still reached."""
     async with ScriptedBroker() as broker:
         hole = socket.socket()
         hole.bind(("127.0.0.1", 0))
         hole.listen(0)
-        full = [socket.socket() for _ in range(3)]  # a full backlog swallows further attempts
+        full = [socket.socket() for _ in range(3)]  # a full backlog drops further attempts
         try:
             for each in full:
                 each.setblocking(False)
@@ -176,7 +176,7 @@ async def test_socket_options_are_set() -> None:
             sock = transport.get_extra_info("socket")
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-            # Linux doubles what it is asked for.
+            # Linux doubles the requested size.
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 50_000
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 60_000
         finally:
@@ -244,7 +244,7 @@ class TestResolve:
 
         monkeypatch.setattr("kclient.network.dialer.socket.getaddrinfo", hangs)
         looking = asyncio.create_task(resolve("kafka.example", 9))
-        while not asked.is_set():  # noqa: ASYNC110 - a thread tells
+        while not asked.is_set():  # noqa: ASYNC110 - a thread sets it
             await asyncio.sleep(0)
         threads = [t for t in threading.enumerate() if t.name == "kclient-dns"]
         assert threads

@@ -1,4 +1,4 @@
-"""What breaks, and who is told what: closed ports, peers that are no brokers, time-outs."""
+"""Failures and the errors that callers get: closed ports, peers that are no brokers, timeouts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TestFailures:
             assert isinstance(await waiting, MetadataResponse)
             assert len(broker.sessions) == 2
 
-    async def test_answers_out_of_order_break_the_connection(self, bench: Bench) -> None:
+    async def test_responses_out_of_order_break_the_connection(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:
             client = await bench.client(broker)
@@ -113,7 +113,7 @@ class TestFailures:
                 assert isinstance(error, ConnectionLost)
                 assert "correlation id" in str(error)
 
-    async def test_an_answer_that_cannot_be_read_leaves_the_client_usable(
+    async def test_a_response_that_cannot_be_read_leaves_the_client_usable(
         self, bench: Bench
     ) -> None:
         def broken(session: Session, request: Received) -> None:

@@ -1,4 +1,4 @@
-"""FrameReader and FramePool: any cut of the bytes, sizes checked first, buffers never shared."""
+"""FrameReader and FramePool: any cut of the bytes, sizes checked first, unshared buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def framed(*payloads: bytes) -> bytes:
 
 
 def feed(reader: FrameReader, data: bytes, step: int | None = None) -> list[bytes]:
-    """Hand ``data`` over as a transport would, ``step`` bytes at most; copy the frames out."""
+    """Feed ``data`` as a transport would, ``step`` bytes at most; return copies of the frames."""
     frames: list[bytes] = []
     position = 0
     while position < len(data):
@@ -270,7 +270,7 @@ class TestPool:
         pool.give(buffer)
         assert pool.take(90_000, 90_000) is buffer
 
-    def test_never_reuses_what_somebody_still_sees(self) -> None:
+    def test_never_reuses_what_a_view_still_exports(self) -> None:
         pool = FramePool()
         buffer = pool.take(100_000, 100_000)
         view = memoryview(buffer)[10:20]
@@ -318,7 +318,7 @@ class TestPool:
         pool.give(pool.take(before, before))
         reader = FrameReader(pool, 1 << 20)
         frame = (size).to_bytes(4, "big") + bytes(size)
-        # Its beginning first, as the size is not known before.
+        # The head first, as the size is not known before.
         for piece in (frame[:4], frame[4:]):
             while piece:
                 space = reader.buffer()

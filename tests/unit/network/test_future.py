@@ -1,4 +1,4 @@
-"""RequestFuture: one outcome, listeners at once, a loop only for whoever awaits."""
+"""RequestFuture: one outcome, listeners run at once, a loop is needed only to await."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kclient.network.future import AlreadyDone, RequestFuture
 
 
 def completed(value: int | None) -> RequestFuture[int | None]:
-    """A future that has ``value`` already."""
+    """Return a future that is completed with ``value``."""
     future: RequestFuture[int | None] = RequestFuture()
     future.complete(value)
     return future
@@ -79,7 +79,7 @@ def test_fails_only_with_an_exception_that_can_be_raised_in_an_await(error: obje
     assert not future.done
 
 
-def test_result_of_a_pending_future_says_to_await_it() -> None:
+def test_result_of_a_pending_future_raises_with_the_hint_to_await_it() -> None:
     with pytest.raises(RuntimeError, match="await it"):
         RequestFuture[int]().result()
 
@@ -189,7 +189,7 @@ async def test_an_awaiting_task_gets_the_error() -> None:
         await future
 
 
-async def test_a_cancelled_waiter_leaves_no_listener_and_harms_nobody() -> None:
+async def test_a_cancelled_waiter_leaves_no_listener_and_harms_no_other_waiter() -> None:
     future: RequestFuture[int] = RequestFuture()
 
     async def wait() -> int:

@@ -1,4 +1,4 @@
-"""The handshake: what is asked first, fall-backs, peers that are no brokers, the seat of SASL."""
+"""The handshake: first request, fallbacks, peers that are no brokers, where SASL comes in."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestNegotiation:
         assert connection.take_outcomes() == []
 
     def test_falls_back_to_what_the_broker_names_of_this_one_api(self) -> None:
-        """Brokers 2.4 to 3.x answer v4 with UNSUPPORTED_VERSION in v0, listing only key 18."""
+        """Brokers 2.4 to 3.x respond to v4 with UNSUPPORTED_VERSION in v0, listing only key 18."""
         connection = new_connection()
         connection.opened(0.0, SETUP_DEADLINE)
         connection.take_output()
@@ -81,7 +81,7 @@ class TestNegotiation:
         assert connection.versions.latest_usable(MetadataRequest) == 12
 
     def test_goes_lower_each_time_and_ends(self) -> None:
-        """A broker that refuses whatever it offers itself can't keep us busy for ever."""
+        """A broker that refuses every version that it lists can't keep the client busy for ever."""
         connection = new_connection()
         connection.opened(0.0, SETUP_DEADLINE)
         asked = []
@@ -102,14 +102,14 @@ class TestNegotiation:
         assert isinstance(connection.error, BrokerUnreachable)
         assert "7 to 9" in str(connection.error)
 
-    def test_another_error_ends_it_with_the_brokers_word(self) -> None:
+    def test_another_error_ends_it_with_the_brokers_error(self) -> None:
         connection = new_connection()
         connection.opened(0.0, SETUP_DEADLINE)
         deliver(connection, versions(0, error=42, keys=[]))
         assert isinstance(connection.error, BrokerUnreachable)
         assert "INVALID_REQUEST" in str(connection.error)
 
-    def test_throttling_counts_from_the_first_answer_on(self) -> None:
+    def test_throttling_counts_from_the_first_response_on(self) -> None:
         connection = new_connection()
         connection.opened(0.0, SETUP_DEADLINE)
         response = ApiVersionsResponse(0, SPOKEN, throttle_time_ms=500)
@@ -149,7 +149,7 @@ class TestNegotiation:
     @pytest.mark.parametrize(
         "body", [b"", b"\x00", b"\x00\x00\x05", b"\x00\x23\x00\x00\x00\x09", b"\x00\x00" * 40]
     )
-    def test_an_unreadable_answer_ends_it(self, body: bytes) -> None:
+    def test_an_unreadable_response_ends_it(self, body: bytes) -> None:
         connection = new_connection()
         connection.opened(0.0, SETUP_DEADLINE)
         frame = struct.pack(">i", 0) + body
@@ -164,7 +164,7 @@ class TestNegotiation:
         assert connection.error.hint is not None
         assert "TLS or SASL" in connection.error.hint
 
-    def test_every_cut_of_the_answer_gives_the_same(self) -> None:
+    def test_every_cut_of_the_response_gives_the_same(self) -> None:
         data = versions(0)
         for cut in range(1, len(data)):
             connection = new_connection()
@@ -176,7 +176,7 @@ class TestNegotiation:
 
 
 class ScriptedAuthenticator:
-    """Two exchanges, then it is satisfied; or it refuses."""
+    """Makes two exchanges and succeeds; or refuses the first response."""
 
     def __init__(self, refuse: KafkaError | None = None) -> None:
         self.seen: list[Response | None] = []

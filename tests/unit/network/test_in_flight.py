@@ -1,4 +1,4 @@
-"""InFlightRequests: answered in order, bounded, with the earliest deadline of all."""
+"""InFlightRequests: completed in order, bounded, with the earliest deadline of all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def filled(*requests: PendingRequest, limit: int = 5) -> InFlightRequests:
     return in_flight
 
 
-def test_answers_belong_to_the_oldest_request() -> None:
+def test_responses_belong_to_the_oldest_request() -> None:
     first, second = request(1), request(2)
     in_flight = filled(first, second)
     assert in_flight.oldest is first
@@ -32,14 +32,14 @@ def test_answers_belong_to_the_oldest_request() -> None:
     assert in_flight.oldest is None
 
 
-def test_an_answer_out_of_order_is_refused_and_takes_nothing_out() -> None:
+def test_a_response_out_of_order_is_refused_and_takes_nothing_out() -> None:
     in_flight = filled(request(1), request(2))
     with pytest.raises(ProtocolError, match=r"Metadata v9 \(correlation 1\).*correlation id 2"):
         in_flight.complete_next(2)
     assert len(in_flight) == 2
 
 
-def test_an_answer_that_nobody_waits_for_is_refused() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     with pytest.raises(ProtocolError, match="no request waits"):
         filled().complete_next(1)
 

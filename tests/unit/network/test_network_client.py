@@ -1,4 +1,4 @@
-"""When a request may be sent: in-flight limits, throttling, full transports, back-off."""
+"""When a request may be sent: in-flight limits, throttling, full transports, backoff."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.unit.network.scripted_broker import (
 
 
 class TestThrottling:
-    async def test_mutes_the_connection_after_the_answer_and_says_when_it_is_over(
+    async def test_mutes_the_connection_after_the_response_and_reports_when_it_is_over(
         self, bench: Bench
     ) -> None:
         def throttles(session: Session, request: Received) -> None:
@@ -65,7 +65,9 @@ class TestThrottling:
             assert waiter.calls
             assert bench.recorder.of(Throttled)[0].seconds == 0.1
 
-    async def test_room_listeners_hear_of_its_end_though_nothing_waits(self, bench: Bench) -> None:
+    async def test_listeners_are_notified_of_its_end_though_nothing_waits(
+        self, bench: Bench
+    ) -> None:
         def throttles(session: Session, request: Received) -> None:
             if request.api_key == API_VERSIONS:
                 good_answer(session, request)
@@ -95,7 +97,7 @@ class TestRoom:
             script.release()
             assert await all_answered(futures)
 
-    async def test_listeners_hear_of_room_after_they_were_refused(self, bench: Bench) -> None:
+    async def test_listeners_are_notified_of_capacity_after_a_refusal(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:
             client = await bench.client(broker, max_in_flight=1)
@@ -108,7 +110,7 @@ class TestRoom:
             assert waiter.calls == [(FIRST, Lane.PRODUCE)]
             await future
 
-    async def test_listeners_hear_of_ready_and_of_gone(self, bench: Bench) -> None:
+    async def test_listeners_are_notified_of_ready_and_of_lost(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
             waiter = CapacityWaiter(client)
@@ -130,7 +132,7 @@ class TestRoom:
             await second
 
     async def test_a_peer_that_does_not_read_stops_the_sender(self, bench: Bench) -> None:
-        """Once the transport's buffer is full nothing more is written to it."""
+        """Once the transport's buffer is full, nothing more is written to it."""
 
         def deaf(session: Session, request: Received) -> None:
             good_answer(session, request)
@@ -156,10 +158,10 @@ class TestRoom:
             for future in futures:
                 assert isinstance(await future, MetadataResponse)
 
-    async def test_a_peer_that_takes_no_bytes_is_left_although_no_answer_is_due(
+    async def test_a_peer_that_takes_no_bytes_is_left_although_no_response_is_due(
         self, bench: Bench
     ) -> None:
-        """Requests without an answer have no deadline that could tell of a half-open peer."""
+        """Requests without a response have no deadline that could detect a half-open peer."""
 
         def deaf(session: Session, request: Received) -> None:
             good_answer(session, request)
@@ -185,8 +187,8 @@ class TestRoom:
             reasons = [event.reason for event in bench.recorder.of(ConnectionClosed)]
             assert any("took no bytes for 0.3 s" in reason for reason in reasons)
 
-    async def test_bytes_that_nobody_takes_do_not_hold_up_the_close(self, bench: Bench) -> None:
-        """A connection that is left in order while it is full goes when the client does."""
+    async def test_unread_bytes_do_not_hold_up_the_close(self, bench: Bench) -> None:
+        """A retired connection with a full transport is closed with the client."""
 
         def deaf(session: Session, request: Received) -> None:
             good_answer(session, request)
@@ -205,7 +207,7 @@ class TestRoom:
                 client.send(1, big, expect_response=False)
                 await asyncio.sleep(0)
             channel = client._connections[1, Lane.GENERAL].channel
-            client.update_nodes([])  # it finishes what is under way, which is nothing
+            client.update_nodes([])  # it waits for requests in flight, of which there are none
             assert not client.is_connected(1)
             assert channel is not None
             assert not channel.gone
@@ -222,7 +224,7 @@ class TestBackOff:
             while loop.time() < ends:
                 error = await outcome(client.send(FIRST, MetadataRequest()))
                 assert isinstance(error, BrokerUnreachable)
-            # 0, 50, 150, 350, 750 ms: five, and jitter.
+            # At 0, 50, 150, 350, 750 ms: five, and jitter.
             assert 4 <= len(broker.sessions) <= 7
 
     async def test_waits_until_the_back_off_is_over_and_then_dials(self, bench: Bench) -> None:
@@ -302,7 +304,9 @@ class TestBackOff:
             probing.retire("it moved")
             assert await all_answered(futures)
 
-    async def test_room_on_a_lane_is_told_after_another_lanes_probe(self, bench: Bench) -> None:
+    async def test_capacity_on_a_lane_is_reported_after_another_lanes_probe(
+        self, bench: Bench
+    ) -> None:
         broker = ScriptedBroker()
         async with broker:
             pass
@@ -315,7 +319,7 @@ class TestBackOff:
             await waiter.until(lambda: (FIRST, Lane.PRODUCE) in waiter.calls)
             assert client.can_send(FIRST, Lane.PRODUCE)
 
-    async def test_a_failed_probe_tells_all_lanes_that_wait(self, bench: Bench) -> None:
+    async def test_a_failed_probe_fails_all_lanes_that_wait(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             address = broker.address
         client = await bench.client(address, reconnect_backoff=0.05)
@@ -324,7 +328,7 @@ class TestBackOff:
         for future in futures:
             assert isinstance(await outcome(future), BrokerUnreachable)
 
-    async def test_listeners_hear_of_the_end_of_the_back_off(self, bench: Bench) -> None:
+    async def test_listeners_are_notified_of_the_end_of_the_back_off(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             address = broker.address
         client = await bench.client(address, reconnect_backoff=0.05)

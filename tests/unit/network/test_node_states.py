@@ -1,4 +1,4 @@
-"""NodeStates: gaps between attempts, one probe at a time, reset by a connection of use only."""
+"""NodeStates: gaps between attempts, one probe at a time, reset only by a useful connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def new_states(seed: int = 0) -> NodeStates:
 
 
 def fail_once(states: NodeStates, now: float) -> float:
-    """One attempt that fails at ``now``; gives the wait after it."""
+    """Fail one attempt at ``now``; return the wait after it."""
     assert states.can_dial(A, now)
     states.dialing(A)
     states.failed(A, now, ERROR)
@@ -54,7 +54,7 @@ def test_only_a_connection_of_use_resets_the_back_off() -> None:
     for _ in range(6):
         now += fail_once(states, now)
     states.dialing(A)
-    assert states.of(A).retry_at > 0  # TCP may be open by now, that says nothing
+    assert states.of(A).retry_at > 0  # TCP may be open by now, which proves nothing
     states.usable(A, now)
     states.proved(A)
     assert states.of(A).retry_at == 0.0
@@ -76,7 +76,7 @@ def test_one_that_hangs_up_right_after_the_handshake_is_dialed_less_and_less(see
         now = states.of(A).retry_at
 
 
-def test_a_connection_that_lasted_proves_the_peer_without_any_answer() -> None:
+def test_a_connection_that_lasted_proves_the_peer_without_any_response() -> None:
     states, now = new_states(), 0.0
     for _ in range(6):
         now += fail_once(states, now)
@@ -97,7 +97,7 @@ def test_after_failures_the_other_lanes_wait_a_moment_for_the_first_one_to_prove
     assert states.can_dial(A, now)
 
 
-def test_a_lane_that_answers_says_nothing_about_one_that_is_refused() -> None:
+def test_a_lane_with_responses_proves_nothing_about_one_that_is_refused() -> None:
     states = new_states()
     now = fail_once(states, 0.0)
     states.proved(A)
@@ -122,7 +122,7 @@ def test_lanes_that_break_together_count_once() -> None:
 
 
 def test_attempts_count_as_unusable_until_one_gives_a_usable_connection() -> None:
-    """What accepts connections and doesn't serve is to be left for another address of its name."""
+    """A peer that accepts but doesn't serve is left for another address of its name."""
     states, now = new_states(), 0.0
     for expected in (1, 2, 3):
         fail_once(states, now)
@@ -132,7 +132,7 @@ def test_attempts_count_as_unusable_until_one_gives_a_usable_connection() -> Non
     states.usable(A, now)
     assert states.of(A).unusable == 0
     states.lost(A, now, ERROR)
-    assert states.of(A).unusable == 0  # the address was of use
+    assert states.of(A).unusable == 0  # the address was usable
     assert states.of(B).unusable == 0
 
 
@@ -176,7 +176,7 @@ def test_addresses_do_not_share_their_back_off() -> None:
     assert states.can_dial(B, 0.0)
 
 
-def test_addresses_of_nobody_are_forgotten_when_their_back_off_is_over() -> None:
+def test_unused_addresses_are_forgotten_when_their_back_off_is_over() -> None:
     states = new_states()
     gap = fail_once(states, 0.0)
     states.trim(gap - 0.001, ())

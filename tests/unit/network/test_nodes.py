@@ -1,4 +1,4 @@
-"""The address book and the choice of a node: moved, gone, least loaded, idle."""
+"""The address book and the choice of a node: moved, removed, least loaded, idle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestNodes:
             await connected(client, 2)
             assert len(broker.sessions) == 2
 
-    async def test_a_moved_broker_finishes_and_is_dialed_anew(self, bench: Bench) -> None:
+    async def test_a_moved_broker_finishes_and_is_dialed_again(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as old, ScriptedBroker() as new:
             client = await bench.client(old)
@@ -105,7 +105,7 @@ class TestLeastLoaded:
             await connected(client, 3)
             assert {client.least_loaded() for _ in range(20)} == {3}
 
-    async def test_prefers_the_one_with_less_under_way(self, bench: Bench) -> None:
+    async def test_prefers_the_one_with_less_in_flight(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:
             client = await bench.client(broker)
@@ -137,7 +137,7 @@ class TestLeastLoaded:
             await outcome(client.send(1, MetadataRequest()))
             assert client.least_loaded() == FIRST
 
-    async def test_is_none_when_nobody_can_be_asked(self, bench: Bench) -> None:
+    async def test_is_none_when_no_node_can_be_asked(self, bench: Bench) -> None:
         async with ScriptedBroker() as gone:
             address = gone.address
         client = await bench.client(address, reconnect_backoff=30.0, reconnect_backoff_max=30.0)

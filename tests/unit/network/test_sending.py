@@ -1,4 +1,4 @@
-"""Sending through NetworkClient: order, lanes, versions, raw answers, waiters that give up."""
+"""Sending through NetworkClient: order, lanes, versions, raw responses, cancelled waiters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.unit.network.scripted_broker import (
 
 
 class TestSending:
-    async def test_dials_when_first_needed_and_answers(self, bench: Bench) -> None:
+    async def test_dials_when_first_needed_and_responds(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
             assert broker.sessions == []
@@ -69,7 +69,7 @@ class TestSending:
             assert done == list(range(20))
             assert len(broker.sessions) == 1
 
-    async def test_a_burst_shares_its_writes(self, bench: Bench) -> None:
+    async def test_a_burst_takes_few_writes(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
             await connected(client)
@@ -121,7 +121,7 @@ class TestSending:
             assert MetadataResponse.decode(raw.body, raw.version).cluster_id == "scripted"
             raw.release()
 
-    async def test_without_an_answer_it_is_done_once_written(self, bench: Bench) -> None:
+    async def test_without_a_response_it_is_done_once_written(self, bench: Bench) -> None:
         async with ScriptedBroker(silent_but_for_versions) as broker:
             client = await bench.client(broker)
             assert await client.send(FIRST, MetadataRequest(), expect_response=False) is None
@@ -155,7 +155,7 @@ class TestSending:
             assert len(broker.sessions) == 4
             assert all(client.is_connected(FIRST, lane) for lane in Lane)
 
-    async def test_a_parked_request_holds_up_its_own_lane_only(self, bench: Bench) -> None:
+    async def test_a_long_poll_holds_up_its_own_lane_only(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:
             client = await bench.client(broker)
@@ -184,7 +184,7 @@ class TestSending:
             assert isinstance(await other, MetadataResponse)
             assert abandoned.succeeded
 
-    async def test_an_answer_may_come_in_any_pieces(self, bench: Bench) -> None:
+    async def test_a_response_may_come_in_any_pieces(self, bench: Bench) -> None:
         pieces: list[bytes] = []
 
         def drip(session: Session, request: Received) -> None:
@@ -225,7 +225,7 @@ class TestNegotiation:
             assert broker.asked(METADATA)[0].version == 5
             assert len(broker.sessions) == 1
 
-    async def test_is_done_anew_on_every_connection(self, bench: Bench) -> None:
+    async def test_is_done_again_on_every_connection(self, bench: Bench) -> None:
         highest = [5, 9]
 
         def upgraded(session: Session, request: Received) -> None:
@@ -245,7 +245,7 @@ class TestNegotiation:
             assert [request.version for request in broker.asked(METADATA)] == [5, 9]
 
 
-async def test_heartbeats_pass_while_a_fetch_is_parked(bench: Bench) -> None:
+async def test_heartbeats_pass_while_a_fetch_waits(bench: Bench) -> None:
     def coordinator(session: Session, request: Received) -> None:
         if request.api_key == 12:
             session.reply(request, HeartbeatResponse())

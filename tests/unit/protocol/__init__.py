@@ -1,1 +1,1 @@
-"""Wire protocol, without a loop and without a broker."""
+"""Wire protocol tests, without a loop and without a broker."""

@@ -1,4 +1,4 @@
-"""All generated messages with all their versions, for tests that go over everything."""
+"""All generated messages with all their versions, for tests that cover everything."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from kclient.protocol.message import Message
 
 
 def every_message() -> list[type[Message]]:
-    """All generated messages, by name."""
+    """Return all generated messages, by name."""
     return [getattr(messages, name) for name in sorted(messages.MODULES)]
 
 
 def versions(message: type[Message]) -> range:
-    """All versions of a message that we speak."""
+    """Return all versions of a message that kclient speaks."""
     return range(message.MIN_VERSION, message.MAX_VERSION + 1)

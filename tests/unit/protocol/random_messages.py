@@ -1,4 +1,4 @@
-"""Random populated messages of our own classes, from their field tables."""
+"""Random populated messages of kclient's own classes, from their field tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = "abcXYZ019 ._-äß€漢𝄞\0\n"
 
 
 def random_struct(rng: random.Random, cls: type[S], version: int, flexible: bool) -> S:
-    """A ``cls`` with every field of ``version`` set; two or more elements in most arrays."""
+    """Return a ``cls`` with all fields of ``version``; most arrays have two or more elements."""
     values = {
         field.name: _value(rng, cls, field, version, flexible)
         for field in cls.fields()
@@ -32,7 +32,7 @@ def random_struct(rng: random.Random, cls: type[S], version: int, flexible: bool
 
 
 def random_message(rng: random.Random, cls: type[Message], version: int) -> Message:
-    """``random_struct`` of a whole message."""
+    """Return a ``random_struct`` of a whole message."""
     flexible = cls.FIRST_FLEXIBLE is not None and version >= cls.FIRST_FLEXIBLE
     return random_struct(rng, cls, version, flexible)
 

@@ -1,4 +1,4 @@
-"""Picking the version: the upper end of what both sides speak, or an error that shows both."""
+"""Picking the version: the highest that both sides speak, or an error that shows both ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node(first: int, last: int, key: int = FetchRequest.API_KEY) -> NodeApiVersi
 def test_the_highest_common_version_is_used(first: int, last: int, expected: int) -> None:
     versions = node(first, last)
     assert versions.latest_usable(FetchRequest) == expected
-    assert versions.latest_usable(FetchRequest) == expected  # and from its memory
+    assert versions.latest_usable(FetchRequest) == expected  # a second time, from the cache
 
 
 def test_a_cap_lowers_the_upper_end() -> None:
@@ -72,7 +72,7 @@ def test_a_range_shows_both_ends_if_they_differ() -> None:
 
 
 def test_connections_to_brokers_of_the_same_software_share_one_table() -> None:
-    """There may be thousands, and it has a row for each API."""
+    """There may be thousands of connections, and a table has a row for each API."""
     keys = [ApiVersion(key, 0, 3) for key in range(90)]
     first, second = (
         NodeApiVersions.from_response(ApiVersionsResponse(api_keys=keys), node_id=node_id)

@@ -77,7 +77,7 @@ def _is_new(cls: object) -> bool:
 
 
 def test_no_hint_is_a_sentence_of_its_own() -> None:
-    """Hints are put in brackets behind the message."""
+    """Hints are put in brackets after the message."""
     for info in TABLE.values():
         assert info.message.endswith(".")
         if info.hint:

@@ -1,4 +1,4 @@
-"""The generator's decisions, on definitions small enough to read. No Java, no jars."""
+"""The generator's decisions, on small definitions. No Java, no jars."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def merged(newer: Definition, older: Definition) -> Definition:
 
 
 def loaded(definition: Definition) -> ModuleType:
-    """The module that is emitted for a request, with a response so that it is complete."""
+    """Return the module emitted for a request, with a response so that it is complete."""
     response = message([], "0-3", name="PingResponse")
     both = merge.merge_releases({definition.name: definition, response.name: response}, {})
     text = emit_module.generate(both, {})["kclient/protocol/messages/ping.py"]
@@ -118,7 +118,7 @@ def test_the_older_release_adds_the_versions_that_the_newer_dropped() -> None:
     assert [one.name for one in both.top.fields].index("Last") == 3
 
 
-def test_the_newer_release_rules_the_versions_that_it_has() -> None:
+def test_the_newer_release_defines_the_versions_that_it_has() -> None:
     newer = message([field("Renamed")], "0-4")
     older = message([field("Original")], "0-3")
     assert [one.name for one in merged(newer, older).top.fields] == ["Renamed"]

@@ -62,7 +62,7 @@ def test_tags_in_headers_are_skipped() -> None:
     assert headers.decode_response_header(response, 3, 9) == (9, 9)
 
 
-def test_a_request_of_an_unknown_version_can_be_answered() -> None:
+def test_a_request_of_an_unknown_version_can_get_a_response() -> None:
     """A newer client's ApiVersions request: its header is readable, its body is not needed."""
     frame = bytes.fromhex("0012" + "0009" + "0000000b" + "00026d65" + "00" + "ff")
     header = headers.decode_request_header(frame)

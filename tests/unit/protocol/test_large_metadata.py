@@ -22,9 +22,9 @@ from tests.support.yardstick import NOMINAL, yardstick
 TOPICS, PARTITIONS, BROKERS = 10_000, 10, 9
 MAX_CPU = 0.3 / NOMINAL
 MAX_STEP = 0.02 / NOMINAL
-"""In yardsticks."""
+"""In yardsticks of CPU time."""
 ATTEMPTS = 5
-"""The best of these counts: the machine has other things to do."""
+"""The best attempt counts, as other processes load the machine."""
 
 
 def replicas(first: int) -> list[int]:
@@ -32,7 +32,7 @@ def replicas(first: int) -> list[int]:
 
 
 def large_response(topics: int, partitions: int) -> MetadataResponse:
-    """A healthy cluster with replication factor 3."""
+    """Return the metadata of a healthy cluster with replication factor 3."""
     return MetadataResponse(
         brokers=[MetadataResponseBroker(n, f"kafka-{n}.example", 9092) for n in range(BROKERS)],
         cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
@@ -53,15 +53,18 @@ def large_response(topics: int, partitions: int) -> MetadataResponse:
 
 @pytest.fixture(scope="module")
 def data() -> Iterator[dict[int, bytes]]:
-    """The bytes by version."""
+    """The encoded response by version."""
     response = large_response(TOPICS, PARTITIONS)
     yield {version: response.encode(version) for version in (12, 13)}
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_100_000_partitions_decode_within_300_ms_of_cpu(version: int) -> None:
-    """In an interpreter of its own: how often the garbage collector goes over all objects, and
-    for how long, depends on what else is alive, and here that is hundreds of tests."""
+    """Runs in an interpreter of its own.
+
+    How often and for how long the garbage collector visits all objects depends on what else is
+    alive, and here that is hundreds of tests.
+    """
     program = (
         "import time\n"
         "from tests.unit.protocol.test_large_metadata import *\n"
@@ -84,7 +87,7 @@ def test_100_000_partitions_decode_within_300_ms_of_cpu(version: int) -> None:
 
 
 def test_taken_apart_in_steps_none_of_them_holds_the_thread(data: dict[int, bytes]) -> None:
-    """As the client reads it: each topic is taken, so that nothing piles up."""
+    """Takes each topic as the client does, so that they don't accumulate."""
     best = worst_step = MAX_CPU * 10
     for _ in range(ATTEMPTS):
         unit = yardstick()

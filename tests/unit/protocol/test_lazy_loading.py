@@ -10,7 +10,7 @@ PREFIX = "kclient.protocol.messages."
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Modules of messages that a statement loads."""
+    """Return the message modules that a statement loads."""
     program = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -1,4 +1,4 @@
-"""Bytes that are no message: always a ProtocolError that says where, and no memory to speak of."""
+"""Malformed bytes: always a ProtocolError with struct, field and offset, and little memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.protocol.every_message import every_message, versions
 from tests.unit.protocol.random_messages import random_message
 
 MUTANTS = 40
-"""Damaged copies of one message of each class and version."""
+"""Number of damaged copies of one message of each class and version."""
 BAD_PIECES = (
     b"\xff\xff\xff\xff",
     b"\x7f\xff\xff\xff",
@@ -38,11 +38,11 @@ BAD_PIECES = (
 """Lengths of -1, of 2**31-1 and others, varints that don't end."""
 PER_BYTE = 64
 ONCE = 1 << 16
-"""Bytes of memory for each byte of input, and besides."""
+"""Limits of memory: bytes for each byte of input, and a constant besides."""
 
 
 def damaged(rng: random.Random, data: bytes) -> Iterator[bytes]:
-    """Copies of ``data``, cut, flipped, overwritten, with bytes put in or taken out."""
+    """Yield copies of ``data``: cut, flipped, overwritten, with bytes inserted or removed."""
     for cut in {0, 1, len(data) // 2, len(data) - 1, *(rng.randrange(len(data)) for _ in "12345")}:
         yield data[:cut]
     for _ in range(MUTANTS - 10):
@@ -62,7 +62,7 @@ def damaged(rng: random.Random, data: bytes) -> Iterator[bytes]:
 
 
 def check(message: type[Message], data: bytes, version: int) -> bool:
-    """Whether ``data`` was refused, and properly; what was read must be writable again."""
+    """Return whether ``data`` was refused; any message that was read must be writable again."""
     try:
         read = message.decode(data, version)
     except ProtocolError as error:
@@ -79,7 +79,7 @@ def check(message: type[Message], data: bytes, version: int) -> bool:
 
 
 @pytest.mark.parametrize("message", every_message(), ids=lambda message: message.__name__)
-def test_damaged_messages_give_a_protocol_error_that_says_where(message: type[Message]) -> None:
+def test_damaged_messages_give_a_protocol_error_with_the_offset(message: type[Message]) -> None:
     rng = random.Random(f"damage {message.__name__}")
     for version in versions(message):
         data = random_message(rng, message, version).encode(version)
@@ -173,7 +173,7 @@ def test_memory_is_bounded_by_what_the_bytes_could_hold() -> None:
 
 
 def check_refused_or_read(message: type[Message], data: bytes, version: int) -> None:
-    """Decode and forget."""
+    """Decode and discard, or raise a ProtocolError, which is expected."""
     try:
         message.decode(data, version)
     except ProtocolError:

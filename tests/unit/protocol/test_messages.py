@@ -1,4 +1,4 @@
-"""What a message is in Python: defaults, equality, repr, versions, values that can't be sent."""
+"""Messages as Python values: defaults, equality, repr, versions, values that can't be sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.protocol.every_message import every_message, versions
 
 
 def refusal(message: Message, version: int) -> ProtocolError:
-    """The error of an encode that must fail, after a look that nothing was written."""
+    """Return the error of an encode that must fail and write nothing."""
     out = bytearray(b"before")
     with pytest.raises(ProtocolError) as caught:
         message.encode_into(out, version)
@@ -190,8 +190,8 @@ def test_bytes_left_over_are_an_error() -> None:
     assert (caught.value.struct, caught.value.offset) == ("MetadataRequest", 5)
 
 
-def test_an_old_broker_answers_a_new_api_versions_request_in_version_0() -> None:
-    """UNSUPPORTED_VERSION with only the ApiVersions range in it (KIP-511)."""
+def test_an_old_broker_responds_to_a_new_api_versions_request_in_version_0() -> None:
+    """UNSUPPORTED_VERSION with only the range of ApiVersions in it (KIP-511)."""
     body = bytes.fromhex("0023" + "00000001" + "0012" + "0000" + "0003")
     response = ApiVersionsResponse.decode(body, 0)
     assert response.error_code == 35

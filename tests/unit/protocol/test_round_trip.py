@@ -1,4 +1,4 @@
-"""Whatever a message can hold comes back: for each class, all versions, values by hypothesis."""
+"""Every value that a message can hold survives: each class, all versions, by hypothesis."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tests of the test support itself."""
+"""Tests of the test support itself."""

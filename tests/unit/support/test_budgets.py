@@ -1,4 +1,4 @@
-"""The budgets: how profiles are read, what exceeds a budget, and that nothing is skipped."""
+"""The budgets: how profiles are read, what exceeds a budget, and that no path is skipped."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_every_path_has_a_budget_in_every_file() -> None:
         assert list(stored["pure"]) == [path.name for path in PATHS if path.pure]
 
 
-def test_a_missing_valgrind_fails_and_says_how_to_get_it(
+def test_a_missing_valgrind_fails_with_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -187,13 +187,13 @@ def test_a_plant_finds_its_place(plant: Plant) -> None:
     assert known.issuperset(plant.paths)
 
 
-def test_a_plant_whose_place_is_gone_is_told() -> None:
+def test_a_plant_whose_place_is_ambiguous_is_refused() -> None:
     plant = Plant("a call", ("append",), "kclient/a.py", "f()", "f(), _planted()")
     with pytest.raises(BadPlant, match="2 times"):
         plant.into("f()\nf()\n")
 
 
-def test_quick_plants_of_one_path_would_hide_each_other() -> None:
+def test_quick_plants_must_not_hide_each_other_in_one_path() -> None:
     plant = Plant("a call", ("append",), "kclient/a.py", "f()", "g()", quick=True)
     with pytest.raises(BadPlant, match="share a path"):
         plants.together([plant, plant])
@@ -207,7 +207,7 @@ def test_a_plant_is_noticed_where_its_paths_are_over_and_no_others() -> None:
 
 
 def test_an_empty_call_exceeds_the_slack_of_every_path_of_records() -> None:
-    """A call of an empty Python function shows as three calls or four."""
+    """A call of an empty Python function counts as three or four calls."""
     per_request = {"single", "produce_request", "fetch_request"}
     for file in book.HERE.glob("budgets-*.toml"):
         for build, rows in book.load(file).items():

@@ -1,4 +1,4 @@
-"""The tests notice when a module runs in another build than they were asked to test."""
+"""The tests report modules that run in another build than the one under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 def noticed(wanted: str, *loaded: str) -> list[str]:
-    """What is in another build, in a fresh pure process in which these modules are loaded."""
+    """Return the modules in another build, of a fresh pure process with ``loaded`` modules."""
     code = (
         "import sys\n"
         "from tests.support.builds import in_another_build\n"

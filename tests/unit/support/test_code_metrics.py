@@ -1,4 +1,4 @@
-"""What ``tools.code_metrics`` counts as code, as an import, and as a circle."""
+"""What ``tools.code_metrics`` counts as code, as an import, and as an import cycle."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_packages_are_counted_without_what_is_generated() -> None:
     }
 
 
-def test_tests_are_told_apart_by_what_they_import() -> None:
+def test_tests_are_classified_by_what_they_import() -> None:
     package = [
         source("kclient.errors"),
         source("kclient.testing"),

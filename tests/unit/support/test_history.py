@@ -1,4 +1,4 @@
-"""The history checker on hand-made histories: it names each kind of violation, and nothing else."""
+"""The history checker on handmade histories: it names each kind of violation, nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def record(offset: int, value: bytes, key: bytes | None = None, **more: object) 
 
 
 class Story:
-    """A history with one producer and one consumer, and the logs that it led to."""
+    """A history with one producer and one consumer, and the resulting logs."""
 
     def __init__(self, *, idempotent: bool = True) -> None:
         self.history = History()
@@ -32,7 +32,7 @@ class Story:
             log.append(record(log[-1].offset + 1 if log else 0, value))
 
     def acked(self, value: bytes, place: Place = P0) -> Send:
-        """Sent, written and acknowledged as it should be."""
+        """Send, write and acknowledge a record without any violation."""
         sent = self.send(value)
         self.write(value, place=place)
         self.history.ok(sent, place, self.logs[place][-1].offset)
@@ -48,7 +48,7 @@ class Story:
 
 @pytest.fixture
 def story() -> Story:
-    """Five records, acknowledged."""
+    """A history of five acknowledged records."""
     made = Story()
     for n in range(5):
         made.acked(b"%d" % n)
@@ -186,7 +186,7 @@ def test_another_partition_than_asked_for_is_misrouted() -> None:
     only(story.check(), Kind.MISROUTED)
 
 
-def test_another_partition_than_told_is_misrouted() -> None:
+def test_another_partition_than_reported_is_misrouted() -> None:
     story = Story()
     sent = story.send(b"x")
     story.write(b"x", place=P0)
@@ -213,17 +213,17 @@ def test_another_key_or_other_headers_are_an_alteration() -> None:
     assert len(report.violations) == 2
 
 
-def test_a_record_that_nobody_sent_is_a_phantom(story: Story) -> None:
+def test_a_record_that_no_producer_sent_is_a_phantom(story: Story) -> None:
     story.write(b"who?")
     only(story.check(), Kind.PHANTOM)
 
 
-def test_a_send_that_nobody_heard_of_again_is_unresolved(story: Story) -> None:
+def test_a_send_without_an_outcome_is_unresolved(story: Story) -> None:
     story.send(b"silence")
     only(story.check(), Kind.UNRESOLVED)
 
 
-def test_a_fate_told_twice_is_named_and_the_first_one_counts(story: Story) -> None:
+def test_an_outcome_reported_twice_is_named_and_the_first_one_counts(story: Story) -> None:
     sent = story.acked(b"twice")
     story.history.fail(sent)
     assert sent.outcome is Outcome.OK
@@ -347,7 +347,7 @@ def test_from_the_first_record_behind_a_seek_to_the_end_none_may_be_left_out(sto
     only(story.check(), Kind.POLL_SKIP)
 
 
-def test_a_position_told_behind_a_seek_to_the_end_binds(story: Story) -> None:
+def test_a_position_reported_after_a_seek_to_the_end_binds(story: Story) -> None:
     story.history.seek_to_end("c", P0)
     story.history.position("c", P0, 5)
     for value in (b"5", b"6"):
@@ -365,7 +365,7 @@ def test_a_record_that_a_finished_consumer_never_came_to_is_unseen(story: Story)
 # The record of a run.
 
 
-def test_the_digest_tells_runs_apart_by_what_happened_and_when() -> None:
+def test_the_digest_differs_by_what_happened_and_when() -> None:
     def run(seconds: float, value: bytes) -> str:
         history = History(now=lambda: seconds)
         history.send("p", "t", value)
@@ -375,7 +375,7 @@ def test_the_digest_tells_runs_apart_by_what_happened_and_when() -> None:
     assert len({run(1.0, b"x"), run(2.0, b"x"), run(1.0, b"y")}) == 3
 
 
-def test_a_lean_history_is_judged_alike_and_refuses_to_be_told_apart(story: Story) -> None:
+def test_a_lean_history_is_judged_alike_and_has_no_digest(story: Story) -> None:
     story.history = History(lean=True)
     story.history.producer("p")
     story.logs = {P0: [], P1: []}

@@ -1,4 +1,4 @@
-"""The leak watcher and the skip policy catch what they are there to catch, in runs of their own."""
+"""The leak watcher and the skip policy catch violations, in pytest runs of their own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WHOLE_MODULE = "import pytest\npytest.importorskip('no_such_package')\n"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says to these files under the plugins of this project."""
+    """Return pytest's output for these files under the plugins of this project."""
     where = tmp_path_factory.mktemp("inner")
     (where / "test_wrong.py").write_text(WRONG)
     (where / "test_whole_module.py").write_text(WHOLE_MODULE)
@@ -81,7 +81,7 @@ def test_a_clean_test_passes(said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["skipped", "marked", "hopeless"])
-def test_a_skip_that_nobody_listed_is_a_failure(name: str, said: str) -> None:
+def test_an_unlisted_skip_is_a_failure(name: str, said: str) -> None:
     lines = [line for line in said.splitlines() if f"test_wrong.py::test_{name} - " in line]
     assert lines
     assert lines[0].startswith(("FAILED", "ERROR"))

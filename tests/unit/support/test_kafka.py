@@ -13,7 +13,7 @@ from tests.support.broker_settings import Ports
 
 
 class Alive:
-    """A process as far as it is asked."""
+    """A stand-in for a process that is alive."""
 
     def alive(self) -> bool:
         return True
@@ -25,7 +25,7 @@ class Alive:
 def test_the_first_connection_to_zookeeper_stays_until_the_broker_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Closed earlier, one out of some starts left ZooKeeper spinning on it, and writing a log."""
+    """Closing it earlier left ZooKeeper, in some starts, in a busy loop that fills its log."""
     process = Alive()
     monkeypatch.setattr(jvm, "launch", lambda *_: process)
     with socket.create_server(("127.0.0.1", 0)) as zookeeper:

@@ -1,4 +1,4 @@
-"""Which mistakes ``tests.mutants`` makes, one at a time by its switches, and what it runs then."""
+"""Which mistakes ``tests.mutants`` plants, one at a time by switches, and which tests it runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MISTAKES = [
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The names of TEXT with all of its mistakes behind switches."""
+    """Return the names of TEXT, executed with all of its mistakes behind switches."""
     stand_in = ModuleType("kclient._mutant")
     stand_in.__dict__["is_on"] = switch.is_on
     monkeypatch.setitem(sys.modules, "kclient._mutant", stand_in)
@@ -85,7 +85,7 @@ def test_what_no_test_can_notice_or_should_pin_is_left_alone(body: str) -> None:
     assert [one for one in found if not one.startswith("raise ")] == []
 
 
-def test_without_a_switch_on_all_is_right_and_what_was_come_by_is_known(
+def test_without_a_switch_on_nothing_changes_and_visited_places_are_known(
     module: dict[str, Any],
 ) -> None:
     assert module["pick"]([1, -1]) == [2]

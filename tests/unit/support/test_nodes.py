@@ -1,4 +1,4 @@
-"""Three nodes: what is refused before anything is started."""
+"""Three nodes: which versions are refused before anything is started."""
 
 from __future__ import annotations
 

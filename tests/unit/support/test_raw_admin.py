@@ -1,4 +1,4 @@
-"""Which release a broker is, told from the versions that it speaks."""
+"""A broker's release, guessed from the versions that it speaks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.raw_admin import DESCRIBE_CLUSTER, FETCH, guess_release, spli
         ({FETCH: (4, 18), DESCRIBE_CLUSTER: (0, 2)}, (4, 1, 0)),
     ],
 )
-def test_the_release_is_told_from_what_it_speaks(
+def test_the_release_is_guessed_from_the_spoken_versions(
     spoken: dict[int, tuple[int, int]], release: tuple[int, int, int]
 ) -> None:
     assert guess_release(spoken) == release

@@ -1,4 +1,4 @@
-"""A process that was stopped says so, and one whose loop is blocked doesn't."""
+"""A stopped process is detected as a standstill, a process whose loop is blocked isn't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches for the tests of the embedded broker, made with the record room's builder."""
+"""Record batches for the tests of the embedded broker, made with `kclient.record`'s builder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kclient.testing.stored_batch import StoredBatch
 from tests.support.v2_batch import encode_batch
 
 NOW = 1_700_000_000_000
-"""Milliseconds: the time of the tests."""
+"""The time of the tests, in milliseconds."""
 
 ABORT, COMMIT = 0, 1
 
@@ -27,7 +27,7 @@ def batch_bytes(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A v2 batch of ``count`` alike records; ``producer`` is id, epoch and base sequence."""
+    """Return a v2 batch of ``count`` equal records; ``producer`` is id, epoch and base sequence."""
     builder = BatchBuilder(1 << 24)
     for index in range(count):
         builder.append(timestamp + index * step_ms, key, value, ())
@@ -37,19 +37,19 @@ def batch_bytes(
 
 
 def stored(count: int = 1, **options: object) -> StoredBatch:
-    """``batch_bytes`` as the log takes it."""
+    """Return ``batch_bytes`` as the log accepts it."""
     return StoredBatch(batch_bytes(count, **options))  # type: ignore[arg-type]
 
 
 def placed(count: int, offset: int, epoch: int = 0) -> StoredBatch:
-    """A batch as a leader has it that gave it its offset."""
+    """Return a batch with the offset that its leader assigned."""
     batch = stored(count)
     batch.place(offset, epoch)
     return batch
 
 
 def marker(kind: int, producer_id: int, epoch: int = 0, base_offset: int = 0) -> bytes:
-    """A control batch that ends a transaction."""
+    """Return a control batch that ends a transaction."""
     key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0)
     body = bytes((0, 0, 0, len(key) << 1)) + key + bytes((len(value) << 1,)) + value + b"\0"
     record = bytes((len(body) << 1,)) + body
@@ -66,7 +66,7 @@ def marker(kind: int, producer_id: int, epoch: int = 0, base_offset: int = 0) ->
 
 
 def patched(data: bytes, layout: str, position: int, value: int) -> bytes:
-    """``data`` with a field of its header changed and the CRC made right again."""
+    """Return ``data`` with a field of its header changed and the CRC recomputed."""
     out = bytearray(data)
     struct.pack_into(layout, out, position, value)
     struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))

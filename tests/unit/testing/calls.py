@@ -1,4 +1,4 @@
-"""Requests as tests write them: the long-winded messages in one line each."""
+"""Short builders of the verbose request messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fetch(
     isolation: int = 0,
     forget: tuple[int, ...] = (),
 ) -> FetchRequest:
-    """Partitions of one topic, by name or id; without a topic what the session remembers."""
+    """Fetch partitions of one topic, by name or id; without a topic, what the session has."""
     name, topic_id = (topic or "", ZERO_UUID) if not isinstance(topic, bytes) else ("", topic)
     wanted = [
         FetchPartition(one, leader_epoch, offset, last_epoch, -1, partition_max_bytes)
@@ -70,6 +70,6 @@ def fetch(
 def list_offsets(
     topic: str, timestamp: int, *, partition: int = 0, leader_epoch: int = -1, isolation: int = 0
 ) -> ListOffsetsRequest:
-    """A lookup in one partition."""
+    """Look up an offset in one partition."""
     wanted = ListOffsetsPartition(partition, leader_epoch, timestamp)
     return ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [wanted])])

@@ -1,4 +1,4 @@
-"""A broker's followers at work against leaders that a scene plays, for tests of replication."""
+"""A broker's follower fetches against leaders that a scene plays, for tests of replication."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SESSION = 9
 
 
 class Line(asyncio.Transport):
-    """A connection to a leader: what was asked, and whether it was ended."""
+    """A connection to a leader: the requests on it, and whether it was ended."""
 
     def __init__(self, leader: int, peer: asyncio.Protocol) -> None:
         super().__init__()
@@ -71,23 +71,23 @@ class Line(asyncio.Transport):
         self._peer.data_received(encode_response(response, version, number))
 
     def give(self, *parts: PartitionData, code: int = 0, session: int = SESSION) -> None:
-        """Answer a fetch."""
+        """Respond to a fetch."""
         topics = [FetchableTopicResponse(topic_id=b"t" * 16, partitions=list(parts))]
         self.answer(FetchResponse(0, code, session, topics if parts else []))
 
     def locate(self, offset: int) -> None:
-        """Answer where a log begins or ends."""
+        """Respond with the offset at which a log begins or ends."""
         part = ListOffsetsPartitionResponse(0, offset=offset)
         self.answer(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", [part])]))
 
     def lose(self) -> None:
-        """The leader ends it."""
+        """End the connection on the leader's side."""
         self.ended = True
         self._peer.connection_lost(None)
 
     @property
     def fetch(self) -> FetchRequest:
-        """The last one that was sent."""
+        """The last request, a fetch."""
         last = self.asked[-1]
         assert isinstance(last, FetchRequest)
         return last
@@ -100,7 +100,7 @@ class Line(asyncio.Transport):
 
 
 class Net:
-    """Stands for the network inside the cluster."""
+    """Stand-in for the network inside the cluster."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -145,7 +145,7 @@ class Follower:
 
 
 class Scene:
-    """Replication at work; ``follow`` says who leads what."""
+    """A running `Replication`; ``follow`` sets the leader of each partition."""
 
     def __init__(self, *, sockets: bool = False) -> None:
         self.net = Net()
@@ -153,7 +153,7 @@ class Scene:
         self.replication = Replication(self.broker)  # type: ignore[arg-type]
 
     def follow(self, *leaders: int) -> None:
-        """Have copies of so many partitions from now on, led by these brokers."""
+        """Assign one replica per leader given, led by these brokers from now on."""
         kept = {one.facts.index: one for one in self.broker.replicas}
         self.broker.replicas = []
         for index, leader in enumerate(leaders):
@@ -165,7 +165,7 @@ class Scene:
         self.replication.refresh()
 
     def leave_isr(self) -> None:
-        """The leader of partition 0 has us out of sync."""
+        """Take this broker out of the ISR of partition 0."""
         replica = self.broker.replicas[0]
         replica.facts = replace(replica.facts, isr=(1, 3))
         self.replication.refresh()
@@ -177,12 +177,12 @@ class Scene:
 
     @property
     def open(self) -> list[int]:
-        """The leaders to whom there is a connection."""
+        """The leaders with an open connection."""
         return [one.leader for one in self.net.lines if not one.ended]
 
 
 def scene(act: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene on virtual time; once it is closed nothing is left."""
+    """Run a scene on virtual time; after its close nothing may be left."""
 
     async def main() -> None:
         one = Scene()
@@ -195,7 +195,7 @@ def scene(act: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
 
 
 def timers() -> int:
-    """How many are set."""
+    """Return the number of pending timers."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     return sum(not one.cancelled() for one in vars(loop)["_scheduled"])

@@ -1,4 +1,4 @@
-"""Requests about groups as tests write them, for any version in one line each."""
+"""Short builders of requests about groups, for any version."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from kclient.protocol.messages.offset_fetch import (
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 NEWEST = {8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 47: 0}
-"""By API key."""
+"""The newest version of each API, by API key."""
 
 
 def find(group: str, version: int = NEWEST[10]) -> FindCoordinatorRequest:
-    """Who coordinates a group."""
+    """Find the coordinator of a group."""
     if version >= 4:
         return FindCoordinatorRequest(coordinator_keys=[group])
     return FindCoordinatorRequest(group)
@@ -52,7 +52,7 @@ def join(
     session_ms: int = 10_000,
     rebalance_ms: int = 20_000,
 ) -> JoinGroupRequest:
-    """Become a member."""
+    """Join a group."""
     return JoinGroupRequest(
         group,
         session_ms,
@@ -74,7 +74,7 @@ def sync(
     protocol_type: str | None = "consumer",
     **assignments: bytes,
 ) -> SyncGroupRequest:
-    """Get, and as the leader give, assignments; use ``**{member_id: bytes}``."""
+    """Sync, and as the leader give assignments; use ``**{member_id: bytes}``."""
     given = [SyncGroupRequestAssignment(one, data) for one, data in assignments.items()]
     return SyncGroupRequest(group, generation, member_id, instance, protocol_type, protocol, given)
 
@@ -82,12 +82,12 @@ def sync(
 def beat(
     group: str, generation: int, member_id: str, instance: str | None = None
 ) -> HeartbeatRequest:
-    """A heartbeat."""
+    """Send a heartbeat."""
     return HeartbeatRequest(group, generation, member_id, instance)
 
 
 def leave(group: str, *members: str | MemberIdentity) -> LeaveGroupRequest:
-    """Leave, from version 3 on."""
+    """Leave a group, from version 3 on."""
     return LeaveGroupRequest(
         group,
         members=[MemberIdentity(one) if isinstance(one, str) else one for one in members],
@@ -105,7 +105,7 @@ def commit(
     retention_ms: int = -1,
     leader_epoch: int = -1,
 ) -> OffsetCommitRequest:
-    """(partition, offset) pairs of one topic, by id from version 10 on."""
+    """Commit (partition, offset) pairs of one topic, by id from version 10 on."""
     parts = [
         OffsetCommitRequestPartition(index, offset, leader_epoch, -1, metadata)
         for index, offset in offsets
@@ -121,7 +121,7 @@ def commit(
 def fetch_offsets(
     group: str, topic: str | bytes | None = None, *partitions: int, stable: bool = False
 ) -> OffsetFetchRequest:
-    """Offsets of one group, from version 8 on; without a topic all of them."""
+    """Fetch the offsets of one group, from version 8 on; without a topic all of them."""
     topics: list[OffsetFetchRequestTopics] | None = None
     if isinstance(topic, str):
         topics = [OffsetFetchRequestTopics(topic, partition_indexes=list(partitions))]
@@ -133,13 +133,13 @@ def fetch_offsets(
 
 
 def delete_offsets(group: str, topic: str, *partitions: int) -> OffsetDeleteRequest:
-    """Forget offsets in one topic."""
+    """Delete offsets of one topic."""
     parts = [OffsetDeleteRequestPartition(one) for one in partitions]
     return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, parts)])
 
 
 def sample(api_key: int, version: int, topic_id: bytes) -> Request:
-    """A request of one of the group APIs that is right in that version."""
+    """Return a valid request of one of the group APIs in that version."""
     fetched: Request = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
     if version >= 8:
         fetched = fetch_offsets("g", topic_id if version >= 10 else "t", 0)

@@ -1,4 +1,4 @@
-"""A shard of groups without a broker: a list for a log, time by hand, answers in lists."""
+"""A group shard without a broker: a list as its log, a manual clock, responses in lists."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ START_MS = 1_700_000_000_000
 
 
 class Rig:
-    """One shard.
+    """A shard of groups.
 
     Attributes:
-        log: What was appended, as key and value.
-        slow: Appends are answered by `commit_all` only.
-        refuse: What appends are refused with.
-        topics: Topics that exist, and their ids.
+        log: Appended records, as (key, value).
+        slow: Appends wait for `commit_all`.
+        refuse: The error of all appends, unless it is NONE.
+        topics: Existing topics, and their ids.
     """
 
     def __init__(self, **settings: int) -> None:
@@ -46,7 +46,7 @@ class Rig:
         self.shard = Shard(self, self._append, 0)
         self.shard.load((), self.moment)
 
-    # What the shard asks for
+    # What the shard calls.
 
     def new_id(self) -> str:
         self._ids += 1
@@ -71,7 +71,7 @@ class Rig:
             done(ErrorCode.NONE, moment)
 
     def commit_all(self, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Replication has caught up, or failed."""
+        """Complete all waiting appends with ``code``, as replication does."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(code, self.moment)
@@ -83,7 +83,7 @@ class Rig:
         return Moment(self.now, START_MS + round(self.now * 1000))
 
     def pass_time(self, seconds: float) -> None:
-        """Let time go by, and do all that is due on the way."""
+        """Advance the clock, and run all deadlines on the way."""
         end = self.now + seconds
         while (at := self.deadlines.next_at) is not None and at <= end:
             self.now = max(at, self.now)
@@ -100,7 +100,7 @@ class Rig:
         return self.group().state
 
     def reload(self) -> Rig:
-        """The broker that takes over: another shard, filled from this one's log."""
+        """Return another shard that takes over, loaded from this one's log."""
         other = Rig()
         other.settings, other.topics, other.now = self.settings, self.topics, self.now
         other.shard = Shard(other, other._append, 1)
@@ -115,7 +115,7 @@ class Rig:
     def join(
         self, member_id: str = "", *, group: str = "g", version: int = 9, **options: Any
     ) -> list[JoinGroupResponse]:
-        """The answer, once it is there, is in the list."""
+        """Join; the list gets the response once it is there."""
         answers: list[JoinGroupResponse] = []
         request = group_calls.join(group, member_id, **options)
         call = JoinRequest(request, version, "client", "/127.0.0.1", answers.append)
@@ -123,7 +123,7 @@ class Rig:
         return answers
 
     def enter(self, **options: Any) -> list[JoinGroupResponse]:
-        """Join as somebody new, in both steps of KIP-394; the second may be parked."""
+        """Join as a new member, in both steps of KIP-394; the second may have to wait."""
         (first,) = self.join(**options)
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return self.join(first.member_id, **options)
@@ -151,7 +151,7 @@ class Rig:
         return [ErrorCode(one.error_code) for one in left] if not code else [code]
 
     def alone(self, **options: Any) -> tuple[str, int]:
-        """A stable group of one: its member id and generation."""
+        """Make a stable group of one; return its member id and generation."""
         answers = self.enter(**options)
         self.pass_time(self.settings.initial_rebalance_delay_ms / 1000)
         (joined,) = answers
@@ -167,7 +167,7 @@ class Rig:
         return member_id, generation
 
     def pair(self, **options: Any) -> tuple[str, str, int]:
-        """A stable group of two: the leader's id, the other's, the generation."""
+        """Make a stable group of two; return the leader's id, the other's, and the generation."""
         leader, _ = self.alone(**options)
         other = self.enter(**options)
         (led,) = self.join(leader, **options)
@@ -195,7 +195,7 @@ class Rig:
         retention_ms: int = -1,
         version: int = 10,
     ) -> list[ErrorCode]:
-        """The code, once it is there, is in the list."""
+        """Commit an offset; the list gets the error code once it is there."""
         answers: list[ErrorCode] = []
         request = CommitRequest(group, member_id, instance, generation, retention_ms, version)
         topic_id = self.topics.get(topic, TOPIC_ID)
@@ -206,7 +206,7 @@ class Rig:
     def fetch(
         self, group: str = "g", *, stable: bool = False
     ) -> list[dict[tuple[str, int], int] | ErrorCode]:
-        """Committed offsets, or why not."""
+        """Return committed offsets, or the error."""
         answers: list[dict[tuple[str, int], int] | ErrorCode] = []
 
         def reply(code: ErrorCode, found: Any) -> None:
@@ -221,7 +221,7 @@ class Rig:
         return answers
 
     def delete_offsets(self, *entries: tuple[str, int], group: str = "g") -> list[ErrorCode]:
-        """A code per entry, or one for the group."""
+        """Return a code per entry, or one for the group."""
         answers: list[ErrorCode] = []
         self.shard.delete_offsets(group, entries, answers.extend, answers.append, self.moment)
         return answers
@@ -237,7 +237,7 @@ def codes(answers: list) -> list[ErrorCode]:
 
 
 def entered(rig: Rig, **options: object) -> list:
-    """Join a new group, and be answered."""
+    """Join a new group, and get the responses."""
     answers = rig.join(**options) if "instance" in options else rig.enter(**options)
     rig.pass_time(0)
     return answers

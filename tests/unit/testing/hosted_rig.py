@@ -1,7 +1,7 @@
-"""Three brokers without listeners, whose partitions are at work, for tests of ``hosted.py``.
+"""Three brokers without listeners, with running partitions, for tests of ``hosted.py``.
 
-``on`` runs a scene on virtual time. Broker 1 reigns; broker 2 leads t-0, and the scene fetches as
-its followers do.
+``on`` runs a scene on virtual time. Broker 1 is the controller; broker 2 leads t-0, and the scene
+fetches as its followers do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LAG = 30.0
 
 
 class Box:
-    """A broker without listeners: its partitions, and what it hears."""
+    """A broker without listeners: its partitions, and its notifications."""
 
     def __init__(self, node_id: int, inside: Inside, rack: str | None) -> None:
         self.node_id = node_id
@@ -71,7 +71,7 @@ class Realm:
         self._under_way.append(asyncio.get_running_loop().call_later(seconds, callback))
 
     def close(self) -> None:
-        """All brokers are down, and nothing that was said arrives any more."""
+        """Close all brokers, and drop all messages in flight."""
         for box in self.boxes.values():
             box.hosted.close()
         self.inside.close()
@@ -88,7 +88,7 @@ class Realm:
 
     @property
     def reign(self) -> Controller:
-        """Who reigns."""
+        """The active controller."""
         found = self.inside.controller
         assert found is not None
         return found
@@ -97,7 +97,7 @@ class Realm:
         self.reign.create_topic(name, assignments, self.inside.image.topic_config({}))
 
     def move(self, node_id: int) -> None:
-        """Let another one lead."""
+        """Move the leadership to another broker."""
         self.reign.move_leader("t", 0, node_id)
 
     def part(self, one: int, other: int) -> None:
@@ -107,7 +107,7 @@ class Realm:
         self.inside.interior.join()
 
     def delay(self, seconds: float, sender: int = 1) -> None:
-        """Let what a broker says to others travel so long, from now on."""
+        """Delay messages from ``sender`` to other brokers by so many seconds, from now on."""
         self.inside.interior.delay = lambda one, _: seconds if one == sender else 0.0
 
     @property
@@ -127,12 +127,12 @@ class Realm:
         self.leader.tell_joiners()
 
     def fetch_all(self) -> None:
-        """All followers have all."""
+        """Let all followers fetch up to the leader's log end."""
         for one in self.replica().followers:
             self.fetch(one, self.replica().log.end_offset)
 
     async def lag(self, node_id: int) -> None:
-        """Let a follower be late by one record, so that it isn't in sync any more."""
+        """Let a follower lag by one record until it leaves the ISR."""
         self.append()
         for one in self.replica().followers:
             if one != node_id:
@@ -142,7 +142,7 @@ class Realm:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """As the controller has it."""
+        """The ISR according to the controller."""
         found = self.inside.image.partition("t", 0)
         assert found is not None
         return found.isr
@@ -152,11 +152,11 @@ class Realm:
         return self.replica().log.high_watermark
 
     def news(self, follower: int) -> bool:
-        """Whether the leader has news for a follower."""
+        """Return whether the leader has news for a follower."""
         return key_of(self.replica()) in self.leader.feed(follower).news
 
     def told(self, follower: int) -> None:
-        """The follower was told all."""
+        """Mark all news as delivered to the follower."""
         self.leader.feed(follower).news.clear()
 
 
@@ -166,7 +166,7 @@ Scene = Callable[[Realm], Coroutine[Any, Any, None]]
 def on(
     *replicas: int, configs: dict[str, str] | None = None, racks: tuple[str, ...] = ()
 ) -> Callable[[Scene], None]:
-    """Run a scene in a realm on virtual time, at whose end there are no timers."""
+    """Return a decorator that runs a scene on virtual time; no timer may be left at its end."""
 
     def run(act: Scene) -> None:
         async def main() -> None:
@@ -181,7 +181,7 @@ def on(
 
 
 def timers() -> int:
-    """How many are set."""
+    """Return the number of pending timers."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     return sum(not one.cancelled() for one in loop._scheduled)

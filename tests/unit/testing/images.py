@@ -1,4 +1,4 @@
-"""Images of clusters as unit tests want them, without brokers behind them."""
+"""Metadata images for unit tests, without brokers behind them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kclient.testing.image import BrokerFacts, MetadataImage, PartitionFacts, To
 def cluster(
     brokers: int = 3, racks: tuple[str | None, ...] = (), down: tuple[int, ...] = ()
 ) -> MetadataImage:
-    """Brokers without topics, all up but for those of ``down``."""
+    """Return an image of brokers without topics, all alive but for those in ``down``."""
     image = MetadataImage("cluster", BrokerConfig({}))
     for node_id in range(1, brokers + 1):
         rack = racks[node_id - 1] if racks else None
@@ -19,7 +19,7 @@ def cluster(
 
 
 def add(image: MetadataImage, name: str, *assignments: list[int]) -> MetadataImage:
-    """With a topic whose first replicas lead and whose replicas are all in sync."""
+    """Add a topic; first replicas lead, and all replicas are in sync."""
     partitions = tuple(
         PartitionFacts(name, index, tuple(replicas), tuple(replicas), replicas[0])
         for index, replicas in enumerate(assignments)

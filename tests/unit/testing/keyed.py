@@ -24,7 +24,7 @@ def keyed(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> StoredBatch:
-    """A batch with these keys and values."""
+    """Return a batch with these keys and values."""
     builder = BatchBuilder(1 << 24)
     for index, (key, value) in enumerate(pairs):
         builder.append(timestamp + index * step_ms, key, value, (("h", b"1"),))
@@ -34,7 +34,7 @@ def keyed(
 
 
 def put(log: PartitionLog, *pairs: Pair, **options: object) -> None:
-    """Append a batch, and let readers have it."""
+    """Append a batch, and commit it."""
     log.append(keyed(pairs, **options), 0, None)  # type: ignore[arg-type]
     log.advance(log.end_offset)
 
@@ -46,18 +46,18 @@ def end(log: PartitionLog, kind: int, producer_id: int) -> None:
 
 
 def topic(**given: object) -> TopicConfig:
-    """A topic's configuration, with underscores for dots; segments of one batch by default."""
+    """Return a topic configuration, underscores for dots; by default one batch per segment."""
     texts = {name.replace("_", "."): str(value) for name, value in given.items()}
     return TopicConfig({"internal.segment.bytes": "1", **texts}, {})
 
 
 def compacted(**given: object) -> TopicConfig:
-    """A compacted one, which is cleaned however little is dirty."""
+    """Return a compacted topic's configuration, which is cleaned however little is dirty."""
     return topic(**{"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, **given})
 
 
 def seen(log: PartitionLog, start: int | None = None) -> list[tuple[int, bytes | None, int]]:
-    """(offset, value, timestamp) as a consumer reads them, fetch by fetch, a batch at a time."""
+    """Return (offset, value, timestamp) of records, fetched one batch at a time."""
     offset = log.start_offset if start is None else start
     found: list[tuple[int, bytes | None, int]] = []
     while True:
@@ -76,5 +76,5 @@ def seen(log: PartitionLog, start: int | None = None) -> list[tuple[int, bytes |
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    """Values as a consumer reads them."""
+    """Return the values that a consumer reads."""
     return [value for _, value, _ in seen(log)]

@@ -1,4 +1,4 @@
-"""A peer that speaks single requests over a socket: no client rooms, no retries, no versions."""
+"""A peer that sends single requests over a socket: no kclient client, retries or negotiation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RawPeer:
 
     @classmethod
     def to(cls, address: str, client_id: str | None = "raw") -> RawPeer:
-        """For ``host:port``, the first one of a bootstrap string."""
+        """Make a peer of ``host:port``, the first address of a bootstrap string."""
         host, _, port = address.split(",")[0].rpartition(":")
         return cls(host, int(port), client_id)
 
@@ -38,10 +38,10 @@ class RawPeer:
         try:
             await self._writer.wait_closed()
         except OSError:
-            pass  # the broker was quicker
+            pass  # the broker closed first
 
     def write(self, request: Request, version: int) -> int:
-        """Send a request without reading; its correlation id."""
+        """Send a request without reading a response; return its correlation id."""
         self._correlation += 1
         self.write_bytes(encode_request(request, version, self._correlation, self._client_id))
         return self._correlation
@@ -51,20 +51,20 @@ class RawPeer:
         self._writer.write(data)
 
     def write_eof(self) -> None:
-        """Say that nothing more will come."""
+        """Close the sending side."""
         self._writer.write_eof()
 
     def abort(self) -> None:
-        """Be gone at once."""
+        """Abort the connection."""
         self._writer.transport.abort()
 
     async def read_frame(self) -> bytes:
-        """The next frame without its size; IncompleteReadError at the end of the connection."""
+        """Return the next frame without its size; IncompleteReadError at the end of the stream."""
         (size,) = _SIZE.unpack(await self._reader.readexactly(4))
         return await self._reader.readexactly(size)
 
     async def read(self, request_class: type[Request], version: int, correlation: int) -> Any:
-        """The next frame as the response to a request."""
+        """Read the next frame as the response to a request."""
         frame = await self.read_frame()
         came, offset = decode_response_header(frame, request_class.API_KEY, version)
         assert came == correlation
@@ -75,7 +75,7 @@ class RawPeer:
         return await self.read(type(request), version, self.write(request, version))
 
     async def read_end(self) -> bytes:
-        """What comes until the broker closes the connection."""
+        """Return the bytes up to the connection's end."""
         try:
             return await self._reader.read()
         except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""A produce that waits for all in sync: what it is told, when, and what it leaves behind."""
+"""A produce that waits for all in-sync replicas: its codes, its timing, what it leaves behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 5.0
 
 
 class Scene:
-    """One request to some partitions, all with a record that nobody has yet."""
+    """One request to some partitions, all with records that no follower has yet."""
 
     def __init__(self, *replicas: Replica) -> None:
         self.replicas = replicas
@@ -42,7 +42,7 @@ class Scene:
         return sum(one.log.listener_count for one in self.replicas)
 
 
-def test_the_last_of_those_in_sync_answers_and_nothing_is_left() -> None:
+def test_the_last_in_sync_replica_completes_it_and_nothing_is_left() -> None:
     async def main() -> None:
         scene = Scene(copy())
         (replica,) = scene.replicas
@@ -77,7 +77,7 @@ def test_every_partition_is_waited_for_until_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_an_election_ends_the_wait_whoever_is_elected(leader: int) -> None:
+def test_an_election_ends_the_wait_whichever_broker_is_elected(leader: int) -> None:
     async def main() -> None:
         scene = Scene(copy())
         turn(scene.replicas[0], leader)
@@ -101,7 +101,7 @@ def test_a_topic_that_is_deleted_is_unknown() -> None:
     run_virtually(main())
 
 
-def test_an_answer_that_is_given_up_before_it_leaves_never_comes() -> None:
+def test_a_response_that_is_cancelled_before_it_leaves_never_comes() -> None:
     async def main() -> None:
         scene = Scene(copy(replicas=(1, 2)))
         scene.replicas[0].fetched_by(2, 2, 0, 0.0)
@@ -112,7 +112,7 @@ def test_an_answer_that_is_given_up_before_it_leaves_never_comes() -> None:
     run_virtually(main())
 
 
-def test_an_isr_that_shrinks_answers_without_who_left() -> None:
+def test_an_isr_that_shrinks_completes_it_without_the_removed_replicas() -> None:
     async def main() -> None:
         scene = Scene(copy())
         accept(scene.replicas[0], (1,))
@@ -122,7 +122,7 @@ def test_an_isr_that_shrinks_answers_without_who_left() -> None:
     run_virtually(main())
 
 
-def test_too_few_in_sync_after_it_was_written_are_told_of() -> None:
+def test_too_few_in_sync_after_it_was_written_are_reported() -> None:
     async def main() -> None:
         replica = copy(min_isr=2)
         append(replica, 2)

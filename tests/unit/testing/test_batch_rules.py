@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 
 
 def check(data: bytes, **given: str) -> StoredBatch:
-    """Pass all checks of a Produce v9 to a topic with these configurations."""
+    """Run all checks of a Produce v9 to a topic with these configurations; return the batch."""
     batch = open_batch(data, 9)
     config = TopicConfig({name.replace("_", "."): value for name, value in given.items()}, {})
     check_batch(batch, config, NOW)
@@ -81,6 +81,6 @@ def test_log_append_time_does_not_look_at_timestamps() -> None:
 
 def test_a_producer_must_not_claim_log_append_time() -> None:
     data = patched(batch_bytes(2), ">b", 22, 0x08)
-    assert not check(data).is_log_append_time  # with CreateTime it is made good
+    assert not check(data).is_log_append_time  # the broker corrects it under CreateTime
     refused = refusal(data, message_timestamp_type="LogAppendTime")
     assert refused.code is ErrorCode.INVALID_TIMESTAMP

@@ -1,4 +1,4 @@
-"""The two ends of a broker's connection: the buffer that is read into, and what waits to leave."""
+"""The buffers of a broker's connection: the one that is read into, and the one of its output."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_is_there_of_a_frame() -> None:
 
 
 class Transport(asyncio.Transport):
-    """Takes so many bytes, and then asks for a pause."""
+    """Accepts a number of bytes, then pauses its writer."""
 
     def __init__(self, outlet: Outlet, room: int) -> None:
         super().__init__()

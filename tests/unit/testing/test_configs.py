@@ -22,7 +22,7 @@ def test_every_default_is_valid() -> None:
 
 
 @pytest.mark.parametrize(("name", "meant"), [("retention", "retention.ms"), ("x", None)])
-def test_an_unknown_name_is_answered_with_the_nearest(name: str, meant: str | None) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, meant: str | None) -> None:
     with pytest.raises(Refused) as caught:
         TopicConfig({name: "1"}, {})
     hint = f" Did you mean {meant!r}?" if meant else ""
@@ -43,7 +43,7 @@ def test_values_that_matter_are_attributes() -> None:
     assert config.value("retention.ms") == 604_800_000
 
 
-def test_broker_defaults_lie_below_what_the_topic_says() -> None:
+def test_broker_defaults_lie_below_the_topics_own_configs() -> None:
     defaults = {"max.message.bytes": "10"}
     assert TopicConfig({}, defaults).max_message_bytes == 10
     assert TopicConfig({"max.message.bytes": "20"}, defaults).max_message_bytes == 20

@@ -1,4 +1,4 @@
-"""A controller's reign: what it changes, what it refuses, and that it changes nothing once over."""
+"""The controller: what it changes, what it refuses, and that a replaced one changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.testing.images import cluster
 
 
 class Realm:
-    """A registry with brokers that are up, the first of which reigns."""
+    """A registry with brokers that are up, the first of which is the controller."""
 
     def __init__(self, brokers: int = 3) -> None:
         self.registry = Registry(cluster(brokers))
@@ -157,7 +157,7 @@ def test_a_broker_that_is_forgotten_is_not_registered() -> None:
     assert sorted(realm.registry.image.brokers) == [1, 2]
 
 
-def test_a_new_reign_takes_out_those_that_went_while_nobody_reigned() -> None:
+def test_a_new_controller_takes_out_brokers_that_left_without_a_controller() -> None:
     realm = Realm()
     realm.create([1, 2, 3], [3, 2])
     realm.registry.end_session(1)
@@ -170,8 +170,8 @@ def test_a_new_reign_takes_out_those_that_went_while_nobody_reigned() -> None:
     assert (image.controller_id, image.controller_epoch) == (2, 2)
 
 
-def test_a_new_reign_elects_none_of_those_that_went_with_the_last_one() -> None:
-    """Not even for a moment: it would count as the one that has what was committed."""
+def test_a_new_controller_elects_no_broker_that_left_with_the_last_one() -> None:
+    """Not even for a moment: such a leader would count as having all committed records."""
     realm = Realm()
     realm.create([1, 2], unclean_leader_election_enable="true")
     assert realm.wish(1) is ErrorCode.NONE
@@ -183,10 +183,10 @@ def test_a_new_reign_elects_none_of_those_that_went_with_the_last_one() -> None:
     assert (realm.tally.elections, realm.tally.unclean_elections) == (0, 0)
 
 
-# Replicas in sync
+# In-sync replicas
 
 
-def test_what_a_leader_wishes_is_in_sync() -> None:
+def test_a_leaders_requested_isr_is_granted() -> None:
     realm = Realm()
     realm.create([1, 2, 3])
     assert realm.wish(1, 3) is ErrorCode.NONE
@@ -197,15 +197,15 @@ def test_what_a_leader_wishes_is_in_sync() -> None:
     assert (realm.tally.isr_shrinks, realm.tally.isr_expands) == (1, 1)
 
 
-def test_who_leaves_below_min_isr_stays_eligible() -> None:
+def test_a_replica_that_leaves_below_min_isr_stays_eligible() -> None:
     realm = Realm()
     realm.create([1, 2, 3], min_insync_replicas="2")
     assert realm.wish(1) is ErrorCode.NONE
     assert realm.facts().elr == (2, 3)
 
 
-def test_who_is_eligible_is_so_no_more_once_fewer_are_enough() -> None:
-    """From then on the leader commits alone what those that left don't have."""
+def test_an_eligible_replica_is_so_no_more_once_fewer_are_enough() -> None:
+    """From then on the leader alone commits records that the removed replicas lack."""
     realm = Realm()
     realm.create([1, 2, 3], min_insync_replicas="2")
     assert realm.wish(1) is ErrorCode.NONE
@@ -215,7 +215,7 @@ def test_who_is_eligible_is_so_no_more_once_fewer_are_enough() -> None:
     assert realm.facts().leader == NO_LEADER
 
 
-def test_who_is_eligible_stays_so_while_those_in_sync_are_too_few() -> None:
+def test_an_eligible_replica_stays_so_while_the_isr_is_too_small() -> None:
     realm = Realm()
     realm.create([1, 2, 3], min_insync_replicas="3")
     assert realm.wish(1) is ErrorCode.NONE
@@ -226,7 +226,7 @@ def test_who_is_eligible_stays_so_while_those_in_sync_are_too_few() -> None:
 
 
 def other_epoch() -> Realm:
-    """One in which broker 2 was elected and broker 1 again."""
+    """Return a realm whose leader is broker 1, after an election of broker 2 in between."""
     realm = Realm()
     realm.create([1, 2, 3])
     realm.controller.move_leader("t", 0, 2)
@@ -246,7 +246,7 @@ def other_epoch() -> Realm:
         ((1, 4), {}, ErrorCode.INVALID_REQUEST, 0),
     ],
 )
-def test_a_wish_that_is_refused_changes_nothing(
+def test_an_isr_request_that_is_refused_changes_nothing(
     isr: tuple[int, ...], other: dict[str, int], code: ErrorCode, fences: int
 ) -> None:
     realm = other_epoch()
@@ -267,7 +267,7 @@ def test_a_replica_that_is_down_is_not_taken_in(forgotten: bool) -> None:
     assert realm.facts().isr == (1, 2)
 
 
-def test_one_wish_that_is_refused_leaves_the_others() -> None:
+def test_one_refused_isr_request_leaves_the_others() -> None:
     realm = Realm()
     realm.create([1, 2], [1, 2])
     wishes = [IsrChange("t", 0, 0, 5, (1,)), IsrChange("t", 1, 0, 0, (1,))]
@@ -276,7 +276,7 @@ def test_one_wish_that_is_refused_leaves_the_others() -> None:
     assert [realm.facts(index).isr for index in range(2)] == [(1, 2), (1,)]
 
 
-# Elections that are asked for
+# Requested elections
 
 
 def test_moving_a_leader_raises_the_epoch() -> None:
@@ -313,7 +313,7 @@ def test_moving_to_a_replica_that_is_down_is_refused() -> None:
     assert caught.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-# The end of a reign
+# A replaced controller
 
 
 def test_one_that_was_replaced_changes_nothing() -> None:
@@ -344,7 +344,7 @@ def test_one_that_is_replaced_in_mid_change_is_fenced() -> None:
     realm = Realm()
 
     def lose() -> bool:
-        """Between the check and the write."""
+        """Replace the controller between the check and the write."""
         realm.registry.epoch += 1
         return True
 
@@ -356,7 +356,7 @@ def test_one_that_is_replaced_in_mid_change_is_fenced() -> None:
     assert realm.published == []
 
 
-def test_a_broker_that_registers_is_known_as_it_says() -> None:
+def test_a_broker_that_registers_is_known_by_its_own_facts() -> None:
     realm = Realm()
     realm.controller.broker_up(BrokerFacts(4, "127.0.0.1", "b", 9094, alive=True, epoch=7))
     assert realm.registry.image.brokers[4].rack == "b"

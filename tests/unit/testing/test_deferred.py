@@ -1,4 +1,4 @@
-"""Answers that come later."""
+"""Deferred responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_only_the_first_value_counts() -> None:
     assert heard == [1]
 
 
-def test_a_cancelled_one_never_answers() -> None:
+def test_a_cancelled_one_never_completes() -> None:
     heard: list[int] = []
     deferred: Deferred[int] = Deferred()
     deferred.then(heard.append)
@@ -35,7 +35,7 @@ def test_a_cancelled_one_never_answers() -> None:
     assert deferred.done
 
 
-def test_what_it_holds_is_let_go_once() -> None:
+def test_what_it_holds_is_released_once() -> None:
     gone: list[str] = []
     one: Deferred[int] = Deferred(lambda: gone.append("completed"))
     one.complete(1)

@@ -1,4 +1,4 @@
-"""Elections: who leads when brokers go and come back, and who stays eligible (KIP-966)."""
+"""Elections: the leader after brokers leave and return, and which stay eligible (KIP-966)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_broker_that_comes_back_leads_nothing_and_is_not_in_sync() -> None:
     assert scene.told == (2, 1, (2, 3))
 
 
-def test_the_last_one_in_sync_leads_when_it_is_back_and_nobody_else() -> None:
+def test_only_the_last_one_in_sync_leads_when_it_is_back() -> None:
     scene = Scene(1, 2, config=config())
     scene.go(1, 2)
     assert scene.told == (NO_LEADER, 2, ())
@@ -118,7 +118,7 @@ def test_below_min_isr_those_that_go_may_lead_again() -> None:
     assert (scene.facts.isr, scene.facts.elr) == ((1, 2), ())
 
 
-def test_an_unclean_election_needs_leave_and_takes_whoever_is_up() -> None:
+def test_an_unclean_election_needs_permission_and_takes_any_broker_that_is_up() -> None:
     scene = Scene(1, 2, 3, config=config(unclean=True))
     scene.go(2, 3, 1)
     assert scene.facts.leader == NO_LEADER
@@ -141,7 +141,7 @@ def test_an_eligible_one_goes_before_an_unclean_one() -> None:
     assert (after.leader, after.leader_epoch, after.isr, after.elr) == (3, 5, (3,), ())
 
 
-def test_where_nobody_is_up_nothing_is_elected() -> None:
+def test_where_no_broker_is_up_nothing_is_elected() -> None:
     facts = PartitionFacts("t", 0, (1, 2), (), NO_LEADER, 4, 7, elr=(2,))
     assert elections.elect(facts, (), config(unclean=True)) is facts
     assert elections.elect_unclean(facts, ()) is facts

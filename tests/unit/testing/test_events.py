@@ -1,4 +1,4 @@
-"""Events: what the registry tells of sessions, claim and images, and how the log hands it on."""
+"""Events: what the registry reports of sessions, claim and images, and how the log delivers it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ THREE = [1, 2, 3]
 
 
 def changed(image: MetadataImage, topic: str = "t", **facts: Any) -> MetadataImage:
-    """With other facts of a topic's first partition."""
+    """Return the image with other facts of the topic's first partition."""
     found = image.partition(topic, 0)
     assert found is not None
     return image.with_partitions([replace(found, **facts)])
@@ -42,16 +42,16 @@ def told(before: MetadataImage, after: MetadataImage) -> list[ClusterEvent]:
     return list(changes(before, after))
 
 
-# What the difference of two images tells
+# Events from the difference of two images
 
 
-def test_the_same_image_tells_nothing() -> None:
+def test_the_same_image_gives_no_event() -> None:
     image = add(cluster(), "t", THREE)
     assert told(image, image) == []
     assert told(image, replace(image, version=2)) == []
 
 
-def test_topics_that_come_go_or_come_anew_tell_nothing() -> None:
+def test_topics_that_are_created_deleted_or_recreated_give_no_event() -> None:
     empty = cluster()
     image = add(empty, "t", THREE)
     (topic,) = image.topics.values()
@@ -59,7 +59,7 @@ def test_topics_that_come_go_or_come_anew_tell_nothing() -> None:
     assert told(empty, image) == told(image, empty) == told(image, anew) == []
 
 
-def test_partitions_that_are_added_tell_nothing() -> None:
+def test_partitions_that_are_added_give_no_event() -> None:
     assert told(add(cluster(), "t", THREE), add(cluster(), "t", THREE, THREE)) == []
 
 
@@ -91,7 +91,7 @@ def test_the_same_leader_in_a_new_epoch_was_elected() -> None:
     assert told(image, changed(image, leader_epoch=2)) == [LeaderElected("t", 0, 1, 2)]
 
 
-def test_a_partition_that_nobody_leads_is_told_of() -> None:
+def test_a_partition_without_a_leader_is_reported() -> None:
     image = changed(add(cluster(), "t", [1]), isr=(1,))
     assert told(image, changed(image, isr=(), leader=NO_LEADER, leader_epoch=1)) == [
         IsrShrunk("t", 0, (), (1,)),
@@ -106,12 +106,12 @@ def test_a_leader_of_the_offsets_topic_coordinates() -> None:
     assert isinstance(event, LeaderElected)
 
 
-def test_other_changes_of_a_partition_tell_nothing() -> None:
+def test_other_changes_of_a_partition_give_no_event() -> None:
     image = add(cluster(), "t", THREE)
     assert told(image, changed(image, partition_epoch=9, isr=(3, 2, 1))) == []
 
 
-# What an event is
+# Events as values
 
 
 def test_an_event_is_equal_to_one_of_another_time_and_never_changes() -> None:
@@ -122,7 +122,7 @@ def test_an_event_is_equal_to_one_of_another_time_and_never_changes() -> None:
         event.leader = 3  # type: ignore[misc]
 
 
-# What the registry tells
+# Events from the registry
 
 
 def heard_from(registry: Registry) -> list[ClusterEvent]:
@@ -131,7 +131,7 @@ def heard_from(registry: Registry) -> list[ClusterEvent]:
     return heard
 
 
-def test_the_race_for_the_claim_is_told_in_order() -> None:
+def test_the_race_for_the_claim_is_reported_in_order() -> None:
     registry = Registry(cluster())
     heard = heard_from(registry)
     registry.open_session(1)
@@ -155,7 +155,7 @@ def test_the_race_for_the_claim_is_told_in_order() -> None:
     ]
 
 
-def test_an_event_is_told_when_it_is_so_and_before_anybody_acts_on_it() -> None:
+def test_an_event_is_reported_when_it_is_so_and_before_any_watcher_acts_on_it() -> None:
     registry = Registry(cluster())
     heard: list[tuple[ClusterEvent, int]] = []
     registry.listen(lambda event: heard.append((event, registry.holder)))
@@ -176,7 +176,7 @@ def test_an_event_is_told_when_it_is_so_and_before_anybody_acts_on_it() -> None:
     ]
 
 
-def test_what_is_written_is_there_when_it_is_told() -> None:
+def test_what_is_written_is_there_when_it_is_reported() -> None:
     registry = Registry(add(cluster(), "t", THREE))
     registry.open_session(1)
     registry.claim(1)
@@ -244,7 +244,7 @@ def test_the_log_shows_what_happened_last() -> None:
     )
 
 
-def test_listeners_hear_until_they_are_removed() -> None:
+def test_listeners_are_notified_until_they_are_removed() -> None:
     log, _ = log_of()
     heard: list[ClusterEvent] = []
     log.listen(heard.append)
@@ -257,7 +257,7 @@ def test_listeners_hear_until_they_are_removed() -> None:
         log.listen(None)  # type: ignore[arg-type]
 
 
-async def test_a_coroutine_function_that_nobody_would_await_is_refused() -> None:
+async def test_a_coroutine_function_that_would_not_be_awaited_is_refused() -> None:
     log, _ = log_of(BrokerUp(1, 0))
 
     async def hear(event: ClusterEvent) -> bool:
@@ -271,7 +271,7 @@ async def test_a_coroutine_function_that_nobody_would_await_is_refused() -> None
         await log.wait_for(BrokerUp, hear)  # type: ignore[arg-type]
 
 
-def test_all_listeners_hear_the_same_order_though_one_makes_more_happen() -> None:
+def test_all_listeners_get_the_same_order_though_one_causes_more_events() -> None:
     log, _ = log_of()
     heard: list[ClusterEvent] = []
 
@@ -285,7 +285,7 @@ def test_all_listeners_hear_the_same_order_though_one_makes_more_happen() -> Non
     assert heard == list(log) == [BrokerDown(1, 0), ControllerLost(1, 1)]
 
 
-def test_what_a_listener_raises_is_kept_for_the_test_and_stops_nobody() -> None:
+def test_what_a_listener_raises_is_kept_for_the_test_and_stops_no_other() -> None:
     log, failures = log_of()
     heard: list[ClusterEvent] = []
 

@@ -1,4 +1,4 @@
-"""Faults that can never act as asked are refused at once: names, kinds and numbers."""
+"""Faults that can never act as requested are refused at once: names, kinds and numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster() -> Cluster:
 
 
 def refuse(cluster: Cluster, make: Make, *words: str) -> None:
-    """It must be refused in those words, and leave nothing."""
+    """The call must be refused with these words, and add no fault."""
     with pytest.raises(InvalidArgument) as caught:
         make(cluster.faults)
     for word in words:
@@ -50,7 +50,7 @@ def refuse(cluster: Cluster, make: Make, *words: str) -> None:
         (lambda f: f.unavailable(api="Fetch"), ("unavailable", "'api'")),
     ],
 )
-def test_a_word_that_is_none_is_named_with_what_was_meant(
+def test_an_unknown_argument_is_named_with_what_was_meant(
     cluster: Cluster, make: Make, words: tuple[str, ...]
 ) -> None:
     refuse(cluster, make, *words)
@@ -227,6 +227,6 @@ def test_a_corrupt_fetch_is_of_a_partition(cluster: Cluster, partition: Any) -> 
     refuse(cluster, lambda f: f.corrupt_fetch("t", broker=9), "1, 2, 3")
 
 
-def test_a_cut_request_is_told_by_its_header(cluster: Cluster) -> None:
+def test_a_cut_request_is_matched_by_its_header(cluster: Cluster) -> None:
     refuse(cluster, lambda f: f.cut_request("Produce", byte=1, topic="t"), "topic", "cut_request")
     refuse(cluster, lambda f: f.cut_request("Fetch", byte=1, replica=2), "replica")

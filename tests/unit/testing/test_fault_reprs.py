@@ -1,4 +1,4 @@
-"""What a failing test shows of faults and of the log of requests: short, and enough."""
+"""Reprs of faults and of the request log in a failing test: short, and sufficient."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ async def reply(info: object) -> None:
         ),
     ],
 )
-def test_a_fault_tells_what_it_does_to_whom_and_how_often(
+def test_a_fault_shows_what_it_does_to_which_requests_and_how_often(
     make: Callable[[Any], Fault], text: str
 ) -> None:
     assert repr(make(Cluster(3).faults)) == text
 
 
-def test_a_fault_tells_what_became_of_it() -> None:
+def test_a_fault_shows_its_state() -> None:
     fault = Cluster(1).faults.hold("Fetch", times=2)
     fault.use()
     fault.hold(lambda: None)
@@ -118,7 +118,7 @@ def entry(request: Request, **fields: Any) -> ServedRequest:
     return ServedRequest(1.0, 2, key, names[key], 12, 7, "app", 4, 100, request, **fields)
 
 
-def test_a_request_tells_who_asked_whom_for_what_and_what_came_of_it() -> None:
+def test_a_request_shows_client_broker_api_and_outcome() -> None:
     asked = produce("t", None, partition=3)
     one = entry(asked)
     assert repr(one) == "<Produce v12 of 'app' to broker 2, t-3, no answer>"
@@ -145,7 +145,7 @@ def test_a_request_names_a_few_of_what_it_is_about() -> None:
     assert repr(follower) == "<Fetch v12 of None to broker 2, no answer>"
 
 
-def test_a_log_tells_how_many_there_are_and_the_last_ones() -> None:
+def test_a_log_shows_how_many_there_are_and_the_last_ones() -> None:
     log = RequestLog()
     assert repr(log) == "<RequestLog: no requests>"
     for _ in range(8):

@@ -11,7 +11,7 @@ from tests.unit.testing.test_replica import copy
 
 
 class Scene:
-    """A feed with a fetch that waits, and when it was answered."""
+    """A feed with a waiting fetch, and the times of its responses."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.feed = Feed()
@@ -101,7 +101,7 @@ def test_news_of_before_the_fetch_give_it_an_end() -> None:
     run_virtually(main())
 
 
-def test_the_fetch_of_a_connection_that_was_given_up_is_dropped() -> None:
+def test_the_fetch_of_an_abandoned_connection_is_dropped() -> None:
     async def main() -> None:
         scene = Scene()
         first = scene.answer

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions, beside what `tests/conformance` compares: news, eviction."""
+"""Incremental fetch sessions, beside what `tests/conformance` compares: changes, eviction."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_log_start_that_moved_is_news() -> None:
     assert keys(cache.finish(context, moved, 0)[2]) == [A]
 
 
-def test_an_error_is_told_each_time_and_its_end_too() -> None:
+def test_an_error_is_reported_each_time_and_its_end_too() -> None:
     cache = sessions()
     session = open_session(cache, A)
     for epoch in (1, 2):
@@ -86,7 +86,7 @@ def test_an_error_is_told_each_time_and_its_end_too() -> None:
     assert keys(cache.finish(context, answers(context), 0)[2]) == [A]
 
 
-def test_the_end_of_an_error_is_told_though_nothing_else_changed() -> None:
+def test_the_end_of_an_error_is_reported_though_nothing_else_changed() -> None:
     cache = sessions()
     session = open_session(cache, A)
     context = cache.open(session, 1, (), (), 12, 0)
@@ -97,7 +97,7 @@ def test_the_end_of_an_error_is_told_though_nothing_else_changed() -> None:
     assert keys(cache.finish(context, answers(context), 0)[2]) == [A]
 
 
-def test_a_divergence_is_told() -> None:
+def test_a_divergence_is_reported() -> None:
     cache = sessions()
     session = open_session(cache, A)
     context = cache.open(session, 1, (), (), 12, 0)
@@ -106,7 +106,7 @@ def test_a_divergence_is_told() -> None:
     assert keys(cache.finish(context, diverging, 0)[2]) == [A]
 
 
-def test_a_session_that_went_on_meanwhile_makes_the_answer_invalid() -> None:
+def test_a_session_that_went_on_meanwhile_makes_the_response_invalid() -> None:
     cache = sessions()
     session = open_session(cache, A)
     slow = cache.open(session, 1, (), (), 12, 0)

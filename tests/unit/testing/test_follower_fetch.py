@@ -1,4 +1,4 @@
-"""What a follower asks: sessions, what is left out, what is refused, and where logs don't meet."""
+"""A follower's fetches: sessions, omitted and refused partitions, and diverged logs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ BACKOFF = 1.0
 
 
 def follower(index: int = 0, topic: str = "t") -> Replica:
-    """Broker 2's copy of a partition that broker 1 leads."""
+    """Return broker 2's copy of a partition that broker 1 leads."""
     facts = PartitionFacts(topic, index, (1, 2), (1, 2), 1)
     return Replica(2, topic.encode() * 16, facts, config())
 
 
 class Scene:
-    """Broker 2, as it fetches from broker 1."""
+    """Broker 2, which fetches from broker 1."""
 
     def __init__(self, *replicas: Replica) -> None:
         self.tally = Tally()
@@ -64,7 +64,7 @@ class Scene:
 
 
 def part(index: int = 0, code: int = 0, **fields: object) -> PartitionData:
-    """A partition's answer without records, unless there are any."""
+    """Return a partition's response, without records by default."""
     made = PartitionData(index, code, high_watermark=0)
     for name, value in fields.items():
         setattr(made, name, value)
@@ -72,7 +72,7 @@ def part(index: int = 0, code: int = 0, **fields: object) -> PartitionData:
 
 
 def named(request: FetchRequest) -> list[tuple[int, int]]:
-    """Index and offset of each partition that is in a request."""
+    """Return index and offset of each partition in a request."""
     return [
         (one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions
     ]
@@ -161,7 +161,7 @@ def test_only_what_is_new_makes_a_difference() -> None:
     assert [(each.partition, each.current_leader_epoch) for each in topic.partitions] == [(1, 1)]
 
 
-def test_a_copy_that_was_made_anew_takes_nothing_that_was_meant_for_the_last() -> None:
+def test_a_recreated_replica_takes_nothing_that_was_meant_for_the_last() -> None:
     scene = Scene(follower(0), follower(1))
     scene.ask()
     scene.fetch.assign([follower(0)])
@@ -192,7 +192,7 @@ def test_one_that_is_refused_leaves_the_others_going() -> None:
     assert named(scene.ask()) == [(1, 2)]
 
 
-def test_one_that_was_refused_is_asked_again_at_once_when_it_is_assigned_anew() -> None:
+def test_one_that_was_refused_is_fetched_again_at_once_when_it_is_reassigned() -> None:
     one = follower(0)
     scene = Scene(one)
     scene.ask()
@@ -215,7 +215,7 @@ def test_a_log_that_parted_is_cut_back_and_asks_again_from_there() -> None:
     assert named(scene.ask()) == [(0, 2)]
 
 
-def test_what_the_leader_says_of_its_log_is_believed() -> None:
+def test_the_leaders_offsets_of_its_log_are_adopted() -> None:
     one = follower(0)
     scene = Scene(one)
     scene.ask()
@@ -224,8 +224,8 @@ def test_what_the_leader_says_of_its_log_is_believed() -> None:
     assert (log.start_offset, log.high_watermark, log.end_offset) == (1, 3, 4)
 
 
-def test_a_leader_is_told_where_a_log_begins_now_though_nothing_else_is_new() -> None:
-    """A DeleteRecords may wait for that."""
+def test_a_new_log_start_is_sent_to_the_leader_though_nothing_else_is_new() -> None:
+    """A DeleteRecords may wait for it."""
     one = follower(0)
     one.take([placed(4, 0)])
     scene = Scene(one)
@@ -239,11 +239,11 @@ def test_a_leader_is_told_where_a_log_begins_now_though_nothing_else_is_new() ->
     assert named(scene.ask()) == []
 
 
-# Logs that don't meet
+# Logs without a common end
 
 
 def stray(*taken: int) -> tuple[Scene, Replica]:
-    """A follower whose end isn't within the leader's log."""
+    """Return a follower whose log end isn't within the leader's log."""
     one = follower(0)
     for count in taken:
         one.take([placed(count, one.log.end_offset)])
@@ -281,7 +281,7 @@ def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> No
 
 
 def test_where_the_leader_ends_before_the_follower_begins_the_follower_goes_back_too() -> None:
-    """Its leader was elected unclean: there isn't anything that both have."""
+    """The leader was elected uncleanly: the logs have no offset in common."""
     one = follower(0)
     one.log.restart(40)
     one.take([placed(2, 40)])
@@ -294,7 +294,7 @@ def test_where_the_leader_ends_before_the_follower_begins_the_follower_goes_back
     assert named(scene.ask()) == [(0, 10)]
 
 
-def test_where_offsets_tell_nothing_the_uncommitted_goes_or_it_waits() -> None:
+def test_where_offsets_prove_nothing_the_uncommitted_is_cut_or_it_waits() -> None:
     scene, one = stray(2, 2)
     one.follow(2, 0)
     scene.located(0)
@@ -307,7 +307,7 @@ def test_where_offsets_tell_nothing_the_uncommitted_goes_or_it_waits() -> None:
     assert scene.fetch.is_resting
 
 
-def test_a_leader_that_does_not_tell_is_asked_again_later() -> None:
+def test_a_leader_without_the_offset_is_asked_again_later() -> None:
     scene, _ = stray(2)
     scene.located(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert asked(scene) is None
@@ -321,7 +321,7 @@ def test_a_stray_that_is_followed_no_more_is_not_asked_for() -> None:
     assert scene.fetch.is_idle
 
 
-def test_who_is_left_out_of_sync_is_known() -> None:
+def test_a_follower_knows_that_it_is_out_of_sync() -> None:
     one = follower(0)
     scene = Scene(one)
     assert not scene.fetch.is_left_out()

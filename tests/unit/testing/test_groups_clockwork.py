@@ -1,4 +1,4 @@
-"""What the coordinator's rules stand on: deadlines by key, and Java's hashes."""
+"""Helpers of the coordinator: deadlines by key, and Java's hashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_was_cancelled_is_not_done() -> None:
     assert (done, len(deadlines)) == ([], 0)
 
 
-def test_what_is_planned_meanwhile_waits_for_the_next_turn() -> None:
+def test_what_is_scheduled_meanwhile_waits_for_the_next_run() -> None:
     deadlines, done = Deadlines(), []
 
     def again(moment: Moment) -> None:

@@ -1,7 +1,7 @@
-"""Groups through any history: members come, go, stall and lie, and the coordinator moves.
+"""Groups through any history: members join, leave, stall and misbehave; coordinators change.
 
-A model remembers what each member was told; the rules that must hold at each step are the
-invariants below, and after each history a coordinator that takes over knows the same.
+A model remembers each member's responses; the invariants below must hold at each step, and after
+each history a coordinator that takes over has the same state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INSTANCES = some.sampled_from([None, None, "i1", "i2"])
 
 
 class Peer:
-    """A member as it sees itself: what it asked and what it was told."""
+    """A member's own view: its requests and their responses."""
 
     def __init__(self) -> None:
         self.member_id = ""
@@ -37,7 +37,7 @@ class Peer:
 
 
 class Histories(RuleBasedStateMachine):
-    """One group, up to four members, three kinds of them."""
+    """One group, up to four members, three kinds of members."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Histories(RuleBasedStateMachine):
         self.highest = 0
         self.assigned: dict[tuple[int, str], bytes] = {}
 
-    # What members do
+    # Actions of members
 
     @precondition(lambda self: len(self.peers) < 6)
     @rule(instance=INSTANCES, protocols=PROTOCOLS, version=some.sampled_from([3, 5, 9]))
@@ -137,7 +137,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        """Another broker coordinates: who was parked looks for it, stable members stay."""
+        """Another broker coordinates: waiting members look for it, stable members stay."""
         old = self.room
         before = {
             (name, one.member_id, group.generation, one.assignment)
@@ -158,7 +158,7 @@ class Histories(RuleBasedStateMachine):
     def pick(self, data: Any) -> Peer:
         return self.peers[data.draw(some.integers(0, len(self.peers) - 1))]
 
-    # What has to hold
+    # Invariants
 
     @invariant()
     def members_believe_what_they_are_told(self) -> None:
@@ -217,7 +217,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
-        """Whoever is parked or has a session is waited for, and not for longer than that."""
+        """Each member has a session or waits; join and sync deadlines exist only while needed."""
         deadlines, group = self.room.deadlines, self.room.shard.groups.get("g")
         if group is None:
             return
@@ -234,7 +234,7 @@ class Histories(RuleBasedStateMachine):
         assert found == {("t", index): offset for index, offset in self.committed.items()}
 
     def teardown(self) -> None:
-        """Everybody is silent: in the end nothing is left to do."""
+        """Every member is silent: in the end no deadline is left."""
         self.peers.clear()
         self.room.pass_time(2_000)
         group = self.room.shard.groups.get("g")

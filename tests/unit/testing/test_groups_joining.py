@@ -1,4 +1,4 @@
-"""Joining, joining again and syncing: what members of a group are told, and when."""
+"""Joining, rejoining and syncing: the responses that members of a group get, and when."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_first_rebalance_ends_after_one_delay_without_news() -> None:
     assert codes(first) == [NONE]
 
 
-def test_a_full_group_lets_nobody_in() -> None:
+def test_a_full_group_accepts_no_new_member() -> None:
     rig = Rig(max_size=2)
     leader, other, generation = rig.pair()
     (refused,) = rig.join()
@@ -105,10 +105,10 @@ def test_members_vote_for_the_protocol(
     assert {one[0].protocol_name for one in answers} == {chosen}
 
 
-# Joining again
+# Rejoining
 
 
-def test_a_lost_answer_is_given_again_while_assignments_are_awaited() -> None:
+def test_a_lost_response_is_repeated_while_assignments_are_awaited() -> None:
     rig = Rig()
     (joined,) = entered(rig)
     (again,) = rig.join(joined.member_id)
@@ -117,7 +117,7 @@ def test_a_lost_answer_is_given_again_while_assignments_are_awaited() -> None:
     assert rig.group().generation == 2
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_out() -> None:
     rig = Rig()
     leader, other, generation = rig.pair(rebalance_ms=5_000, session_ms=30_000)
     answers = rig.join(leader, rebalance_ms=5_000, session_ms=30_000)
@@ -149,7 +149,7 @@ def test_another_leads_when_the_leader_does_not_rejoin() -> None:
     assert [one.member_id for one in answers[0].members] == [other]
 
 
-def test_a_parked_newcomer_is_given_up_after_five_minutes() -> None:
+def test_a_waiting_newcomer_is_removed_after_five_minutes() -> None:
     rig = Rig()
     rig.alone(rebalance_ms=1_000_000, session_ms=1_000_000)
     answers = rig.enter(rebalance_ms=1_000_000, session_ms=10_000)
@@ -163,7 +163,7 @@ def test_a_parked_newcomer_is_given_up_after_five_minutes() -> None:
 # Assignments
 
 
-def test_parked_syncs_end_when_somebody_joins() -> None:
+def test_waiting_syncs_end_when_a_member_joins() -> None:
     rig = Rig()
     leader, other, _ = rig.pair()
     rig.join(other, metadata=b"news")
@@ -173,7 +173,7 @@ def test_parked_syncs_end_when_somebody_joins() -> None:
     assert codes(waiting) == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
-def test_who_never_syncs_is_removed() -> None:
+def test_a_member_that_never_syncs_is_removed() -> None:
     rig = Rig()
     leader, other, _ = rig.pair(rebalance_ms=8_000, session_ms=30_000)
     rig.join(other, metadata=b"news", rebalance_ms=8_000, session_ms=30_000)

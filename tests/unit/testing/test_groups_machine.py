@@ -1,4 +1,4 @@
-"""The state machine of a classic group: its table, and each step of it by what requests do."""
+"""The state machine of a classic group: its table, and each transition as requests cause it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_requests_take_a_group_through_the_table(state: State, event: Event) -> 
 
 
 @pytest.mark.parametrize("state", MAKE)
-def test_a_group_is_dead_when_its_coordinator_lets_go(state: State) -> None:
+def test_a_group_is_dead_when_its_coordinator_unloads_it(state: State) -> None:
     rig = MAKE[state]()
     group = rig.group()
     rig.shard.unload(rig.moment)
@@ -141,7 +141,7 @@ def test_a_group_is_dead_when_its_coordinator_lets_go(state: State) -> None:
     assert not len(rig.deadlines)
 
 
-def test_who_waits_is_told_when_the_coordinator_lets_go() -> None:
+def test_waiting_members_get_an_error_when_the_coordinator_unloads() -> None:
     rig = Rig()
     first, _ = rig.alone()
     joining = rig.enter()

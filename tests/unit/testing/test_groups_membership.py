@@ -1,4 +1,4 @@
-"""Staying and leaving, static members, and what is written down of a group."""
+"""Heartbeats and leaving, static members, and the records that are written of a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# Staying
+# Heartbeats
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
@@ -35,7 +35,7 @@ def test_a_session_is_kept_up_by_heartbeats_only() -> None:
     assert not len(rig.deadlines)
 
 
-def test_who_waits_for_the_others_needs_no_heartbeats() -> None:
+def test_a_member_that_waits_for_the_others_needs_no_heartbeats() -> None:
     rig = Rig()
     leader, other, _ = rig.pair(session_ms=6_000, rebalance_ms=60_000)
     answers = rig.join(leader, session_ms=6_000, rebalance_ms=60_000)
@@ -47,7 +47,7 @@ def test_who_waits_for_the_others_needs_no_heartbeats() -> None:
     rig.pass_time(5)
     rig.sync(answers[0].generation_id, leader)
     assert codes(waiting) == [NONE]
-    rig.pass_time(5)  # the session began anew with the answer
+    rig.pass_time(5)  # the session began again with the response
     assert len(rig.group().members) == 2
 
 
@@ -64,7 +64,7 @@ def test_a_group_is_empty_when_all_have_left() -> None:
     assert not len(rig.deadlines)
 
 
-def test_who_leaves_while_joining_gets_an_answer() -> None:
+def test_a_member_that_leaves_while_joining_gets_a_response() -> None:
     rig = Rig()
     leader, _, _ = rig.pair()
     joining = rig.join(leader)
@@ -73,7 +73,7 @@ def test_who_leaves_while_joining_gets_an_answer() -> None:
     assert joining[0].member_id == ""
 
 
-def test_leaving_is_answered_when_it_is_written_down() -> None:
+def test_leaving_gets_its_response_when_it_is_written() -> None:
     rig = Rig()
     member_id, _ = rig.alone()
     rig.slow = True
@@ -150,7 +150,7 @@ def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_one() -> None:
     assert (refused.error_code, refused.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
 
-# What is written down
+# Written records
 
 
 def test_a_new_group_that_can_not_be_written_down_is_none() -> None:
@@ -163,7 +163,7 @@ def test_a_new_group_that_can_not_be_written_down_is_none() -> None:
     assert len(answers) == 1
 
 
-def test_an_assignment_that_can_not_be_written_down_begins_anew() -> None:
+def test_an_assignment_that_can_not_be_written_starts_another_rebalance() -> None:
     rig = Rig()
     (joined,) = entered(rig)
     rig.refuse = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""Offsets of groups: who may commit, what is read and when, what is forgotten."""
+"""Offsets of groups: which commits are accepted, what is read and when, what is deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUTE_MS = 60_000
 SUBSCRIBED_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def test_anybody_commits_for_an_empty_group_but_not_as_a_member() -> None:
+def test_any_client_commits_for_an_empty_group_but_not_as_a_member() -> None:
     rig = Rig()
     member_id, generation = rig.alone()
     rig.leave(member_id)
@@ -45,7 +45,7 @@ def test_readers_get_what_is_committed() -> None:
     assert rig.fetch() == [{("t", 0): 6}]
 
 
-def test_who_wants_stable_offsets_waits_for_what_was_appended() -> None:
+def test_a_fetch_of_stable_offsets_waits_for_what_was_appended() -> None:
     rig = Rig()
     assert rig.fetch(stable=True) == [{}]
     rig.slow = True
@@ -142,7 +142,7 @@ def test_offsets_are_kept_for_a_while_after_the_group_is_empty() -> None:
     for _ in range(3):
         rig.pass_time(25 * 60)
         assert rig.beat(generation, member_id) is NONE
-        assert rig.fetch() == [{("t", 0): 5}]  # for as long as somebody is there
+        assert rig.fetch() == [{("t", 0): 5}]  # as long as the group has a member
     rig.leave(member_id)
     rig.pass_time(59 * 60)
     assert rig.fetch() == [{("t", 0): 5}]
@@ -171,7 +171,7 @@ def test_members_keep_what_they_subscribe_to() -> None:
     assert rig.fetch() == [{("t", 0): 5}]
 
 
-def test_old_clients_say_how_long_to_keep() -> None:
+def test_old_clients_set_the_retention_of_a_commit() -> None:
     rig = Rig(retention_ms=60 * MINUTE_MS, retention_check_ms=MINUTE_MS)
     rig.commit(5, retention_ms=5 * MINUTE_MS, version=3)
     rig.commit(6, partition=1, retention_ms=500 * MINUTE_MS, version=3)

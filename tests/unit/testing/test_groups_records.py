@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: as Apache Kafka writes them, and back."""
+"""Records of ``__consumer_offsets``: encoded as Apache Kafka does, and decoded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_empty_group_is_written_as_kafka_does() -> None:
     )
 
 
-def test_what_is_gone_has_no_value() -> None:
+def test_what_is_deleted_has_no_value() -> None:
     assert written(records.offset_tombstone("grp", "top", 2))[1] == ""
     assert written(records.group_tombstone("grp")) == ("00020003677270", "")
 

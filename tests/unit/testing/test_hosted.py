@@ -1,4 +1,4 @@
-"""Who joins those in sync with a leader, who leaves them, and what counts until it is known."""
+"""Which brokers join a leader's ISR, which leave it, and which count until that is known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kclient.testing.refused import Refused
 from tests.unit.testing.batches import stored
 from tests.unit.testing.hosted_rig import LAG, Realm, on, timers
 
-# Who joins
+# Joining the ISR
 
 
-def test_who_caught_up_is_in_sync_at_once() -> None:
+def test_a_follower_that_caught_up_is_in_sync_at_once() -> None:
     @on()
     async def _(realm: Realm) -> None:
         await realm.lag(3)
@@ -27,7 +27,7 @@ def test_who_caught_up_is_in_sync_at_once() -> None:
         assert realm.isr == (2, 3)
 
 
-def test_who_asks_for_what_is_not_committed_yet_is_in_sync() -> None:
+def test_a_follower_that_fetches_uncommitted_records_is_in_sync() -> None:
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
         await realm.lag(3)
@@ -37,8 +37,8 @@ def test_who_asks_for_what_is_not_committed_yet_is_in_sync() -> None:
         assert realm.isr == (2, 1, 3)
 
 
-def test_who_caught_up_while_a_wish_was_under_way_joins_when_its_answer_is_there() -> None:
-    """It waits at the leader for more, and doesn't fetch again."""
+def test_a_follower_that_caught_up_during_an_isr_request_joins_after_its_response() -> None:
+    """That follower's fetch waits at the leader, and it doesn't fetch again."""
 
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
@@ -53,7 +53,7 @@ def test_who_caught_up_while_a_wish_was_under_way_joins_when_its_answer_is_there
         assert realm.isr == (2, 3, 1)
 
 
-def test_who_has_no_replica_is_refused() -> None:
+def test_a_broker_without_a_replica_is_refused() -> None:
     @on()
     async def _(realm: Realm) -> None:
         with pytest.raises(Refused) as caught:
@@ -61,7 +61,7 @@ def test_who_has_no_replica_is_refused() -> None:
         assert caught.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_who_joined_is_waited_for() -> None:
+def test_a_joined_follower_is_waited_for() -> None:
     @on()
     async def _(realm: Realm) -> None:
         await realm.lag(3)
@@ -72,8 +72,8 @@ def test_who_joined_is_waited_for() -> None:
         assert realm.committed == 2
 
 
-def test_a_wish_that_nobody_heard_counts_and_is_said_again_when_the_way_is_mended() -> None:
-    """Found by the cluster's simulation: it may have been granted, and committed records went."""
+def test_a_lost_isr_request_counts_and_is_sent_again_when_the_link_is_repaired() -> None:
+    """Found by the cluster's simulation: it may be granted, and committed records got lost."""
 
     @on()
     async def _(realm: Realm) -> None:
@@ -90,7 +90,7 @@ def test_a_wish_that_nobody_heard_counts_and_is_said_again_when_the_way_is_mende
         assert realm.isr == (2, 3)
 
 
-def test_a_wish_whose_answer_got_lost_counts_until_the_image_is_there() -> None:
+def test_an_isr_request_with_a_lost_response_counts_until_the_image_is_there() -> None:
     @on()
     async def _(realm: Realm) -> None:
         await realm.lag(3)
@@ -110,8 +110,8 @@ def test_a_wish_whose_answer_got_lost_counts_until_the_image_is_there() -> None:
         assert realm.committed == 2
 
 
-def test_a_wish_that_came_to_a_controller_that_was_replaced_is_said_again_a_second_later() -> None:
-    """Found by the cluster's simulation: nothing else may ever happen that would say it again."""
+def test_an_isr_request_to_a_replaced_controller_is_sent_again_a_second_later() -> None:
+    """Found by the cluster's simulation: perhaps no later event would cause another request."""
 
     @on()
     async def _(realm: Realm) -> None:
@@ -132,13 +132,13 @@ def test_a_wish_that_came_to_a_controller_that_was_replaced_is_said_again_a_seco
         assert timers() == 0
 
 
-def test_who_is_down_as_the_controller_knows_is_no_longer_waited_for() -> None:
+def test_a_broker_that_the_controller_has_as_down_is_not_waited_for() -> None:
     @on()
     async def _(realm: Realm) -> None:
         await realm.lag(3)
         realm.delay(1.0)
         realm.down(3)
-        realm.fetch(3, 1)  # it was on its way
+        realm.fetch(3, 1)  # it was in flight
         realm.append()
         assert realm.replica().wanted_isr == (2, 3)
         assert realm.committed == 1
@@ -149,8 +149,8 @@ def test_who_is_down_as_the_controller_knows_is_no_longer_waited_for() -> None:
         assert realm.committed == 3
 
 
-def test_a_wish_on_top_of_what_is_over_counts_until_the_newer_image_is_there() -> None:
-    """What that image says isn't known: who is about to join may be in sync already."""
+def test_an_isr_request_on_stale_facts_counts_until_the_newer_image_is_there() -> None:
+    """The newer image is unknown: the joining broker may be in its ISR already."""
 
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
@@ -173,7 +173,7 @@ def test_a_wish_on_top_of_what_is_over_counts_until_the_newer_image_is_there() -
 
 
 def test_a_broker_that_is_up_again_joins_without_another_fetch() -> None:
-    """Its fetch was there before the news that it is up."""
+    """Its fetch arrived before the image in which it is up."""
 
     @on()
     async def _(realm: Realm) -> None:
@@ -186,10 +186,10 @@ def test_a_broker_that_is_up_again_joins_without_another_fetch() -> None:
         assert realm.isr == (2, 3)
 
 
-# Who leaves
+# Leaving the ISR
 
 
-def test_who_is_late_leaves_when_its_time_is_over() -> None:
+def test_a_late_follower_leaves_when_its_time_is_over() -> None:
     @on()
     async def _(realm: Realm) -> None:
         await asyncio.sleep(LAG)
@@ -204,7 +204,7 @@ def test_who_is_late_leaves_when_its_time_is_over() -> None:
         assert timers() == 0
 
 
-def test_who_has_all_again_stays_and_there_is_no_timer_once_it_was_seen() -> None:
+def test_a_follower_that_caught_up_again_stays_and_its_timer_ends() -> None:
     @on()
     async def _(realm: Realm) -> None:
         realm.append()
@@ -224,7 +224,7 @@ def test_all_that_are_late_leave_in_one_change() -> None:
         assert realm.inside.tally.isr_shrinks == 1
 
 
-def test_who_is_late_while_the_controller_is_away_leaves_when_it_is_back() -> None:
+def test_a_late_follower_without_a_controller_leaves_when_one_is_back() -> None:
     @on()
     async def _(realm: Realm) -> None:
         realm.part(1, 2)
@@ -237,7 +237,7 @@ def test_who_is_late_while_the_controller_is_away_leaves_when_it_is_back() -> No
         assert realm.committed == 1
 
 
-def test_who_never_fetches_from_a_new_leader_leaves_though_nothing_is_written() -> None:
+def test_a_follower_that_never_fetches_from_a_new_leader_leaves_without_writes() -> None:
     @on()
     async def _(realm: Realm) -> None:
         realm.move(3)
@@ -247,7 +247,7 @@ def test_who_never_fetches_from_a_new_leader_leaves_though_nothing_is_written() 
         assert realm.isr == (3,)
 
 
-def test_each_partition_has_its_own_time_though_no_answer_came_yet() -> None:
+def test_each_partition_has_its_own_time_though_no_response_came_yet() -> None:
     @on()
     async def _(realm: Realm) -> None:
         realm.create("u", (2, 3))
@@ -265,14 +265,14 @@ def test_each_partition_has_its_own_time_though_no_answer_came_yet() -> None:
         assert [one.isr for one in realm.inside.image.partitions()] == [(2,), (2,)]
 
 
-def test_who_is_late_leaves_though_a_wish_for_another_was_refused() -> None:
+def test_a_late_follower_leaves_though_an_isr_request_for_another_was_refused() -> None:
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
         await realm.lag(3)
         realm.delay(1.0)
         realm.down(3)
         realm.fetch(3, 1)
-        realm.append()  # nobody's time is looked at while the wish has no answer
+        realm.append()  # no follower's lag is checked while the request has no response
         await asyncio.sleep(1.5)
         assert realm.replica().wanted_isr is None
         await asyncio.sleep(LAG - 1.6)
@@ -281,7 +281,7 @@ def test_who_is_late_leaves_though_a_wish_for_another_was_refused() -> None:
         assert realm.isr == (2,)
 
 
-def test_one_that_leads_no_more_looks_after_nobody() -> None:
+def test_one_that_leads_no_more_checks_no_followers() -> None:
     @on()
     async def _(realm: Realm) -> None:
         realm.append()

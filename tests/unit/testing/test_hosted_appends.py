@@ -1,4 +1,4 @@
-"""A broker's partitions at work: what followers hear, what it appends itself, what it cleans."""
+"""A broker's partitions: news for followers, the broker's own appends, cleaning."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RACKS = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareRep
 HOUR = 3600.0
 
 
-# What followers are told
+# News for followers
 
 
-def test_what_is_appended_is_news_for_all_followers() -> None:
+def test_appended_records_are_news_for_all_followers() -> None:
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
         for one in (1, 3):
@@ -40,7 +40,7 @@ def test_a_high_watermark_that_moved_is_news_for_all_followers() -> None:
 
 
 def test_a_high_watermark_that_moves_with_an_image_is_news_too() -> None:
-    """Nobody fetches then who would tell of it."""
+    """No fetch comes then whose response would report it."""
 
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
@@ -76,7 +76,7 @@ def test_a_broker_owes_what_others_in_sync_do_not_have() -> None:
         assert not realm.leader.is_owing
 
 
-def test_what_nobody_else_in_sync_could_have_is_not_owed() -> None:
+def test_what_no_other_in_sync_replica_could_have_is_not_owed() -> None:
     @on(configs={"min.insync.replicas": "2"})
     async def _(realm: Realm) -> None:
         realm.down(3)
@@ -85,11 +85,11 @@ def test_what_nobody_else_in_sync_could_have_is_not_owed() -> None:
         assert not realm.leader.is_owing
 
 
-# What the broker itself appends
+# Appends of the broker itself
 
 
 def internal(realm: Realm, node_id: int = 2, index: int = 0) -> list[ErrorCode]:
-    """Append as a group coordinator does; what it is told, as it comes."""
+    """Append as a group coordinator does; return the codes, as they come."""
     codes: list[ErrorCode] = []
     realm.boxes[node_id].hosted.append_internal("t", index, stored(2), codes.append)
     return codes
@@ -157,7 +157,7 @@ def test_what_the_broker_appended_has_no_outcome_once_the_broker_is_down() -> No
         assert codes == []
 
 
-# Followers that consumers are sent to
+# Followers that consumers are redirected to
 
 
 def test_a_consumer_is_sent_to_the_follower_in_its_rack_that_has_the_offset() -> None:
@@ -191,7 +191,7 @@ def test_of_two_in_a_rack_the_one_that_is_further_serves_then_the_lower_id() -> 
         assert realm.leader.preferred_replica(realm.replica(), "a", 1) == 1
 
 
-def test_a_consumer_stays_with_a_leader_in_its_rack_and_is_sent_to_nobody_out_of_sync() -> None:
+def test_a_consumer_stays_with_a_leader_in_its_rack_and_uses_no_out_of_sync_follower() -> None:
     @on(2, 3, 1, configs=RACKS, racks=("b", "b", "c"))
     async def _(realm: Realm) -> None:
         assert realm.leader.preferred_replica(realm.replica(), "b", 0) == NO_LEADER
@@ -200,7 +200,7 @@ def test_a_consumer_stays_with_a_leader_in_its_rack_and_is_sent_to_nobody_out_of
         assert realm.leader.preferred_replica(realm.replica(), "c", 0) == NO_LEADER
 
 
-def test_without_a_selector_nobody_is_sent_away() -> None:
+def test_without_a_selector_no_consumer_is_redirected() -> None:
     @on(2, 3, racks=("a", "b", "c"))
     async def _(realm: Realm) -> None:
         assert realm.leader.preferred_replica(realm.replica(), "c", 0) == NO_LEADER
@@ -209,7 +209,7 @@ def test_without_a_selector_nobody_is_sent_away() -> None:
 # Cleaning
 
 
-def test_a_log_is_looked_at_when_its_time_has_come_and_followers_hear_where_it_begins() -> None:
+def test_a_log_is_cleaned_when_its_time_has_come_and_its_start_is_news_for_followers() -> None:
     @on(configs={"log.retention.check.interval.ms": "300000", "log.retention.hours": "1"})
     async def _(realm: Realm) -> None:
         realm.append(3)
@@ -251,7 +251,7 @@ def test_a_new_leader_cleans_what_it_took_as_a_follower() -> None:
         assert replica.log.start_offset == 3
 
 
-# The end
+# Brokers that are down
 
 
 def test_one_that_is_down_has_neither_timers_nor_followers() -> None:
@@ -268,8 +268,8 @@ def test_one_that_is_down_has_neither_timers_nor_followers() -> None:
         assert realm.leader.feed(3) is not feed
 
 
-def test_one_that_was_down_leads_nothing_until_it_is_told_to() -> None:
-    """It was told nothing meanwhile: another may lead what it led."""
+def test_one_that_was_down_leads_nothing_until_an_image_has_it_as_leader() -> None:
+    """It got no image meanwhile: another broker may lead its partitions."""
 
     @on()
     async def _(realm: Realm) -> None:

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster: placement of replicas, topics by name and id, partitions."""
+"""A broker's metadata image: placement of replicas, topics by name and id, partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.images import add, cluster
 
 
-def test_leaders_take_turns() -> None:
+def test_leaders_are_placed_round_robin() -> None:
     assert cluster().place(4, 2) == [[1, 2], [2, 3], [3, 1], [1, 2]]
 
 
@@ -59,7 +59,7 @@ def test_a_partition_that_is_not_there_is_none() -> None:
     assert image.partition("u", 0) is None
 
 
-def test_a_topic_is_found_by_its_id_until_it_is_gone() -> None:
+def test_a_topic_is_found_by_its_id_until_it_is_deleted() -> None:
     image = add(cluster(), "t", [1])
     topic = image.topics["t"]
     assert image.topic_by_id(topic.topic_id) is topic
@@ -69,7 +69,7 @@ def test_a_topic_is_found_by_its_id_until_it_is_gone() -> None:
     assert image.topic_by_id(topic.topic_id) is topic, "an image was edited"
 
 
-def test_a_topic_that_is_made_again_is_found_by_its_new_id_only() -> None:
+def test_a_topic_that_is_recreated_is_found_by_its_new_id_only() -> None:
     image = add(cluster(), "t", [1])
     old = image.topics["t"]
     again = image.without_topic(old).with_topics(replace(old, topic_id=b"2" * 16))
@@ -104,7 +104,7 @@ def test_a_broker_that_is_unregistered_is_not_placed_on() -> None:
         ("1", (1, 2, 3), (1,), True),
         ("2", (1, 2, 3), (1,), False),
         ("2", (1, 2, 3), (1, 3), True),
-        ("3", (1, 2), (1, 2), True),  # no more can be asked than there are (KIP-966)
+        ("3", (1, 2), (1, 2), True),  # bounded by the number of replicas (KIP-966)
         ("3", (1, 2), (1,), False),
         ("1", (1, 2), (), False),
     ],

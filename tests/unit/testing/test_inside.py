@@ -1,4 +1,4 @@
-"""How brokers hold together: sessions, the race for the claim, and who gets which image."""
+"""The control plane: sessions, the race for the claim, and which broker gets which image."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Host:
 
     @property
     def version(self) -> int:
-        """Of the newest image that it knows."""
+        """The version of the newest image that it has."""
         return max((one.version for one in self.images), default=-1)
 
 
 class Realm:
-    """Brokers that joined in turn, so that the first one reigns."""
+    """Brokers that joined one after the other, so that the first one is the controller."""
 
     def __init__(self, brokers: int = 3) -> None:
         self.inside = Inside(cluster(0), random.Random(1))
@@ -68,7 +68,7 @@ class Realm:
         self.inside.leave(node_id)
 
     def cut_off(self, node_id: int) -> None:
-        """From the registry alone."""
+        """Cut the link between a broker and the registry only."""
         self.inside.interior.part([(node_id, REGISTRY)])
 
     def mend(self) -> None:
@@ -86,16 +86,16 @@ class Realm:
 
     @property
     def up(self) -> list[int]:
-        """The brokers that the newest image has as alive."""
+        """The brokers that are alive in the newest image."""
         return [one.node_id for one in self.inside.image.alive_brokers]
 
     @property
     def reign(self) -> tuple[int, int]:
-        """Who holds the claim, and in which epoch."""
+        """The holder of the claim, and its epoch."""
         return self.registry.holder, self.registry.epoch
 
     def known(self) -> list[int]:
-        """The versions that the brokers know."""
+        """Return the version of each broker's image."""
         return [one.version for one in self.hosts.values()]
 
 
@@ -113,7 +113,7 @@ def scene(act: Callable[[Realm], Coroutine[Any, Any, None]]) -> None:
 # Joining and leaving
 
 
-def test_the_first_one_reigns_and_all_have_the_same_image() -> None:
+def test_the_first_one_is_the_controller_and_all_have_the_same_image() -> None:
     realm = Realm()
     assert realm.reign == (1, 1)
     assert realm.up == [1, 2, 3]
@@ -127,7 +127,7 @@ def test_a_brokers_epoch_is_its_session() -> None:
         assert facts.epoch == realm.registry.session_of(node_id)
 
 
-def test_one_that_goes_is_gone_at_once_and_its_partitions_have_other_leaders() -> None:
+def test_one_that_leaves_is_down_at_once_and_its_partitions_have_other_leaders() -> None:
     realm = Realm()
     realm.create([3, 2])
     realm.leave(3)
@@ -148,7 +148,7 @@ def test_one_that_comes_back_has_a_higher_epoch_and_may_listen_elsewhere() -> No
     assert after.epoch > before.epoch
 
 
-def test_one_that_leaves_twice_is_gone_once() -> None:
+def test_one_that_leaves_twice_is_removed_once() -> None:
     realm = Realm()
     realm.leave(3)
     version = realm.inside.image.version
@@ -190,7 +190,7 @@ def test_a_reign_that_ended_is_refused() -> None:
     assert realm.up == [1, 2, 3]
 
 
-def test_without_brokers_nobody_reigns_and_the_next_one_does() -> None:
+def test_without_brokers_there_is_no_controller_and_the_next_one_is_it() -> None:
     realm = Realm()
     for node_id in (3, 2, 1):
         realm.leave(node_id)
@@ -202,7 +202,7 @@ def test_without_brokers_nobody_reigns_and_the_next_one_does() -> None:
     assert realm.up == [2]
 
 
-def test_who_cannot_reach_the_registry_does_not_take_part_in_the_race() -> None:
+def test_one_that_cannot_reach_the_registry_does_not_take_part_in_the_race() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(2)
@@ -215,7 +215,7 @@ def test_who_cannot_reach_the_registry_does_not_take_part_in_the_race() -> None:
         assert realm.reign == (2, 3)
 
 
-# Sessions of those that are cut off
+# Sessions of brokers that are cut off
 
 
 def test_one_that_is_cut_off_has_its_session_until_the_time_is_over() -> None:
@@ -230,7 +230,7 @@ def test_one_that_is_cut_off_has_its_session_until_the_time_is_over() -> None:
         assert realm.facts().leader == 2
 
 
-def test_one_that_is_back_in_time_was_never_gone() -> None:
+def test_one_that_is_back_in_time_was_never_down() -> None:
     @scene
     async def _(realm: Realm) -> None:
         session = realm.registry.session_of(3)
@@ -242,7 +242,7 @@ def test_one_that_is_back_in_time_was_never_gone() -> None:
         assert realm.up == [1, 2, 3]
 
 
-def test_one_way_more_that_is_cut_does_not_prolong_a_session() -> None:
+def test_another_cut_link_does_not_prolong_a_session() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(3)
@@ -306,7 +306,7 @@ def test_a_controller_that_is_cut_off_changes_nothing_until_its_session_ends() -
 
 
 def test_what_happened_while_the_controller_was_cut_off_counts_once_it_is_not() -> None:
-    """Found by the cluster's simulation: who came meanwhile was never taken in."""
+    """Found by the cluster's simulation: brokers that came meanwhile were never taken in."""
 
     @scene
     async def _(realm: Realm) -> None:
@@ -322,7 +322,7 @@ def test_what_happened_while_the_controller_was_cut_off_counts_once_it_is_not() 
         assert realm.hosts[4].images[-1] is realm.inside.image
 
 
-def test_one_that_was_restarted_while_the_controller_was_cut_off_is_known_anew() -> None:
+def test_one_that_was_restarted_while_the_controller_was_cut_off_is_updated() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
@@ -336,7 +336,7 @@ def test_one_that_was_restarted_while_the_controller_was_cut_off_is_known_anew()
         assert (realm.facts().leader, realm.facts().isr) == (2, (2,)), "its records may be lost"
 
 
-def test_who_came_while_nobody_could_reign_is_taken_in_by_the_next() -> None:
+def test_one_that_came_while_there_was_no_controller_is_taken_in_by_the_next() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(1)
@@ -360,7 +360,7 @@ def test_closing_leaves_no_timer() -> None:
 # Images
 
 
-def test_who_cannot_be_reached_gets_the_newest_image_once_the_way_is_mended() -> None:
+def test_an_unreachable_broker_gets_the_newest_image_once_the_link_is_repaired() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.inside.interior.part([(1, 3)])
@@ -372,7 +372,7 @@ def test_who_cannot_be_reached_gets_the_newest_image_once_the_way_is_mended() ->
         assert realm.hosts[3].images[-1] is realm.inside.image
 
 
-def test_an_image_for_a_broker_that_went_meanwhile_reaches_nobody() -> None:
+def test_an_image_for_a_broker_that_left_meanwhile_is_dropped() -> None:
     @scene
     async def _(realm: Realm) -> None:
         loop = asyncio.get_running_loop()
@@ -398,7 +398,7 @@ def test_a_way_that_is_cut_and_mended_in_time_makes_no_image() -> None:
         assert realm.inside.image is before
 
 
-def test_everybody_hears_that_ways_changed() -> None:
+def test_all_brokers_are_notified_of_changed_links() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.inside.interior.part([(1, 2)])
@@ -406,10 +406,10 @@ def test_everybody_hears_that_ways_changed() -> None:
         assert [one.heard_of_ways for one in realm.hosts.values()] == [2, 2, 2]
 
 
-# What brokers ask for
+# Requests of brokers
 
 
-def test_who_does_not_reach_the_controller_is_refused() -> None:
+def test_a_broker_that_does_not_reach_the_controller_is_refused() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.inside.interior.part([(1, 3)])
@@ -420,7 +420,7 @@ def test_who_does_not_reach_the_controller_is_refused() -> None:
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
 
-def test_while_nobody_reigns_all_are_refused() -> None:
+def test_without_a_controller_all_brokers_are_refused() -> None:
     realm = Realm(brokers=1)
     realm.leave(1)
     with pytest.raises(Refused) as caught:
@@ -429,14 +429,14 @@ def test_while_nobody_reigns_all_are_refused() -> None:
 
 
 def wish(realm: Realm, *isr: int) -> list[list[ErrorCode] | None]:
-    """Let the leader of t-0 wish; the answers as they come."""
+    """Request an ISR as the leader of t-0; return the responses, as they come."""
     facts, answers = realm.facts(), list[list[ErrorCode] | None]()
     change = IsrChange("t", 0, facts.leader_epoch, facts.partition_epoch, isr)
     realm.inside.alter_isr(facts.leader, [change], answers.append)
     return answers
 
 
-def test_a_wish_is_answered_with_a_code_each() -> None:
+def test_an_isr_request_gets_a_code_for_each_partition() -> None:
     realm = Realm()
     realm.create([3, 2])
     assert wish(realm, 3) == [[ErrorCode.NONE]]
@@ -444,7 +444,7 @@ def test_a_wish_is_answered_with_a_code_each() -> None:
     assert wish(realm, 2) == [[ErrorCode.INVALID_REQUEST]]
 
 
-def test_a_wish_that_reaches_no_controller_has_no_answer() -> None:
+def test_an_isr_request_that_reaches_no_controller_has_no_response() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
@@ -454,7 +454,7 @@ def test_a_wish_that_reaches_no_controller_has_no_answer() -> None:
         assert realm.inside.tally.fences == 0
 
 
-def test_a_wish_that_arrives_after_the_reign_has_no_answer_and_is_counted() -> None:
+def test_an_isr_request_to_a_replaced_controller_has_no_response_and_is_counted() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
@@ -470,7 +470,7 @@ def test_a_wish_that_arrives_after_the_reign_has_no_answer_and_is_counted() -> N
         assert realm.inside.tally.fences == 1
 
 
-def test_an_answer_whose_way_is_cut_meanwhile_does_not_arrive_though_the_wish_was_granted() -> None:
+def test_a_response_does_not_arrive_over_a_cut_link_though_the_isr_was_granted() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
@@ -484,7 +484,7 @@ def test_an_answer_whose_way_is_cut_meanwhile_does_not_arrive_though_the_wish_wa
         assert answers == []
 
 
-def test_a_wish_of_before_a_restart_is_not_granted_after_it() -> None:
+def test_an_isr_request_sent_before_a_restart_is_not_granted_after_it() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
@@ -498,7 +498,7 @@ def test_a_wish_of_before_a_restart_is_not_granted_after_it() -> None:
         assert (answers, realm.facts()) == ([], facts)
 
 
-def test_an_image_of_before_a_restart_does_not_arrive_after_it() -> None:
+def test_an_image_sent_before_a_restart_does_not_arrive_after_it() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])

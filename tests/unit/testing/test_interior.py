@@ -1,4 +1,4 @@
-"""Ways inside a cluster: who is parted from whom, and what becomes of word under way."""
+"""Links inside a cluster: which brokers are partitioned, and the fate of messages in flight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kclient.testing.interior import Interior
 
 
 class Later:
-    """Timers that a test lets run."""
+    """Timers that run when the test calls ``run``."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, Callable[[], None]]] = []
@@ -41,7 +41,7 @@ def test_ways_are_mended_one_by_one_or_all() -> None:
     assert interior.parted == []
 
 
-def test_listeners_hear_of_changes_only() -> None:
+def test_listeners_are_notified_of_changes_only() -> None:
     interior = Interior()
     heard: list[int] = []
     interior.listen(lambda: heard.append(len(interior.parted)))
@@ -53,7 +53,7 @@ def test_listeners_hear_of_changes_only() -> None:
     assert heard == [1, 0]
 
 
-def test_word_arrives_at_once_unless_the_two_are_parted() -> None:
+def test_messages_arrive_at_once_unless_the_two_are_parted() -> None:
     interior = Interior()
     came: list[str] = []
     interior.part([(1, 2)])
@@ -63,7 +63,7 @@ def test_word_arrives_at_once_unless_the_two_are_parted() -> None:
     assert came == ["other way", "itself"]
 
 
-def test_word_that_travels_arrives_if_the_way_is_there_then() -> None:
+def test_delayed_messages_arrive_if_the_link_is_there_then() -> None:
     interior, later = Interior(), Later()
     interior.delay, interior.later = lambda sender, receiver: sender + receiver / 10, later
     came: list[str] = []
@@ -78,7 +78,7 @@ def test_word_that_travels_arrives_if_the_way_is_there_then() -> None:
     assert came == ["first"]
 
 
-def test_word_to_oneself_takes_no_time() -> None:
+def test_messages_to_oneself_take_no_time() -> None:
     interior, later = Interior(), Later()
     interior.delay, interior.later = lambda sender, receiver: 1.0, later
     came: list[int] = []

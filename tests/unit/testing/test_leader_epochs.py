@@ -1,4 +1,4 @@
-"""Leader epochs of a log, as OffsetForLeaderEpoch answers them."""
+"""Leader epochs of a log, as OffsetForLeaderEpoch returns them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_nothing_is_known_without_epochs() -> None:
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (-1, (-1, -1)),  # no epoch was asked for
+        (-1, (-1, -1)),  # no epoch was requested
         (0, (0, 2)),  # older than all: where the first one begins
         (2, (2, 7)),
         (3, (2, 7)),  # between two: the lower one's end

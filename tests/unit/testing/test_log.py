@@ -24,7 +24,7 @@ def log_of(*counts: int) -> PartitionLog:
 def read(
     log: PartitionLog, offset: int, max_bytes: int = 1 << 20, *, at_least_one: bool = True
 ) -> list[int]:
-    """Base offsets of the batches that are read."""
+    """Return the base offsets of the batches that are read."""
     found = log.read(offset, max_bytes, log.high_watermark, at_least_one=at_least_one)
     assert found.size_bytes == sum(batch.size_bytes for batch in found.batches)
     return [batch.base_offset for batch in found.batches]
@@ -44,7 +44,7 @@ def test_the_leader_epoch_is_stamped_and_noted() -> None:
     assert log.epochs.entries() == [(3, 0), (4, 2)]
 
 
-def test_log_append_time_is_told_and_stored() -> None:
+def test_log_append_time_is_returned_and_stored() -> None:
     log = PartitionLog()
     assert log.append(stored(2), 0, NOW + 9).timestamp == NOW + 9
     assert log.batches[0].max_timestamp == NOW + 9
@@ -201,7 +201,7 @@ def test_the_high_watermark_never_goes_back() -> None:
     assert log.high_watermark == 4
 
 
-def test_listeners_hear_how_much_more_there_is_until_they_leave() -> None:
+def test_listeners_get_the_count_of_new_bytes_until_they_are_removed() -> None:
     log = log_of(1)
     heard: list[int] = []
     log.listen(heard.append)

@@ -1,4 +1,4 @@
-"""Retention and compaction: what goes, what stays, and when somebody has to look again."""
+"""Retention and compaction: what is deleted, what stays, and when the next check is due."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_retention_does_nothing_where_the_policy_has_no_delete() -> None:
         assert clean(log, config, NOW + DAY).start_offset == 0
 
 
-def test_it_says_when_the_next_segment_is_due() -> None:
+def test_it_returns_when_the_next_segment_is_due() -> None:
     log = log_of(NOW, NOW + 10)
     config = topic(retention_ms=100)
     due = clean(log, config, NOW).next_clean_at
@@ -164,7 +164,7 @@ def test_the_last_sequence_of_a_producer_stays() -> None:
     kept = log.batches[0]
     assert (kept.producer_id, kept.base_sequence, kept.last_sequence) == (7, 2, 2)
     assert kept.computed_crc() == kept.crc
-    log.truncate(log.end_offset)  # rebuilds what is known of producers
+    log.truncate(log.end_offset)  # rebuilds the producer states
     state = log.producers.get(7)
     assert state is not None
     assert state.last_sequence == 2
@@ -256,7 +256,7 @@ def test_the_brokers_time_is_kept() -> None:
 def test_a_batch_that_cannot_be_read_stops_compaction_and_nothing_is_lost() -> None:
     log = PartitionLog()
     put(log, (b"a", b"1"), (b"a", b"2"), codec=Compression.GZIP)
-    log.batches[0].data[61] ^= 0xFF  # no gzip any more
+    log.batches[0].data[61] ^= 0xFF  # invalid gzip data
     before = bytes(log.batches[0].data)
     result = clean(log, compacted(), NOW, force=True)
     assert not result.compacted
@@ -310,7 +310,7 @@ def last_values(records: list[tuple[int, bytes | None]], keys: list[bytes]) -> d
 
 @settings(max_examples=150, deadline=None)
 @given(_batches, st.lists(st.integers(0, 300), max_size=4), st.integers(1, 400), st.data())
-def test_a_compacted_log_tells_the_same_as_the_full_one(
+def test_a_compacted_log_has_the_same_last_values_as_the_full_one(
     batches: list[tuple[list[Pair], Compression, bool]],
     waits: list[int],
     segment_bytes: int,
@@ -360,7 +360,7 @@ def test_a_lookup_of_the_latest_time_looks_at_records_only() -> None:
     assert (found.offset, found.timestamp) == (2, NOW + 1)
 
 
-def test_a_batch_is_not_written_anew_where_nothing_changes() -> None:
+def test_a_batch_is_not_rewritten_where_nothing_changes() -> None:
     log = PartitionLog()
     put(log, (b"a", b"1"))
     put(log, (b"b", b"2"))

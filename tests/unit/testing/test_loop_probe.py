@@ -1,4 +1,4 @@
-"""The probe that measures how long callbacks hold the loop."""
+"""The probe that measures how long callbacks block the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and partitions that requests name, in the shape of each API."""
+"""Topics and partitions that requests name, in the format of each API."""
 
 from __future__ import annotations
 

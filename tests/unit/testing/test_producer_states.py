@@ -11,7 +11,7 @@ from tests.unit.testing.batches import NOW, stored
 
 
 def produce(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) -> int:
-    """Append as producer 5; the base offset that is acknowledged."""
+    """Append as producer 5; return the base offset that is acknowledged."""
     return log.append(stored(count, producer=(5, epoch, sequence)), 0, None).base_offset
 
 
@@ -23,7 +23,7 @@ def refusal(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) ->
     return caught.value.code
 
 
-def test_a_duplicate_tells_the_greatest_timestamp_of_the_first_copy() -> None:
+def test_a_duplicate_returns_the_greatest_timestamp_of_the_first_copy() -> None:
     log = PartitionLog()
     first = log.append(stored(2, producer=(5, 0, 0)), 0, None)
     again = log.append(stored(2, producer=(5, 0, 0)), 0, None)

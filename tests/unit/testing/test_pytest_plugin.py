@@ -1,4 +1,4 @@
-"""The pytest plugin, in sessions of pytest inside this one, as a project would have them."""
+"""The pytest plugin, in pytest sessions inside this one, as a project would run them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 
 PLUGIN = "kclient.pytest_plugin"
 ROOT = Path(__file__).parents[3]
-# By its module: which tree is installed, and when, doesn't matter then.
+# Loaded by its module name, so that the installed tree doesn't matter.
 ARGUMENTS = ("-p", PLUGIN, "-p", "no:kclient", "-p", "no:randomly")
 WATCH = """
 import os, threading
@@ -30,7 +30,7 @@ def pytest_sessionfinish():
 
 
 def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
-    """Run a project's tests in a process of their own, where modules may be imported anew."""
+    """Run a project's tests in a process of their own, where modules may be imported again."""
     pytester.makepyfile(source)
     with (pytester.path / "conftest.py").open("a") as file:
         file.write(WATCH)
@@ -172,7 +172,7 @@ def test_pytest_asyncio_is_not_needed(pytester: pytest.Pytester) -> None:
     done.assert_outcomes(passed=1)
 
 
-def test_markers_say_what_the_cluster_is_like(pytester: pytest.Pytester) -> None:
+def test_markers_configure_the_cluster(pytester: pytest.Pytester) -> None:
     source = """
         import pytest
 
@@ -257,7 +257,7 @@ sys.exit(pytest.main([*{(*ARGUMENTS, "-p", "no:asyncio", "-p", "no:anyio")!r}, "
     assert done.returncode == 0
 
 
-def test_pytest_is_told_where_the_plugin_is() -> None:
+def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"kclient": PLUGIN}
     assert (ROOT / PLUGIN.replace(".", "/") / "__init__.py").is_file()

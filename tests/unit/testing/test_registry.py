@@ -1,4 +1,4 @@
-"""The registry: sessions, one claim at a time, and no image of a controller that was replaced."""
+"""The registry: sessions, one claim at a time, and no image from a replaced controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_each_session_has_a_higher_number() -> None:
     assert made.session_of(1) == again
 
 
-def test_the_first_to_claim_has_it_and_nobody_else() -> None:
+def test_only_the_first_to_claim_has_it() -> None:
     made = registry(1, 2)
     assert made.claim(2) == 1
     assert made.claim(1) is None
@@ -33,7 +33,7 @@ def test_the_first_to_claim_has_it_and_nobody_else() -> None:
     assert (made.holder, made.epoch) == (2, 1)
 
 
-def test_who_has_no_session_claims_nothing() -> None:
+def test_a_broker_without_a_session_claims_nothing() -> None:
     assert registry(1).claim(2) is None
 
 
@@ -102,7 +102,7 @@ def test_one_that_reigns_again_is_fenced_in_its_former_epoch() -> None:
     assert made.write(1, 2, made.image).controller_epoch == 2
 
 
-def test_watchers_hear_what_happened_in_order() -> None:
+def test_watchers_are_notified_in_order() -> None:
     made = Registry(cluster())
     heard: list[tuple[News, int]] = []
     made.watch(lambda news, node_id: heard.append((news, node_id)))

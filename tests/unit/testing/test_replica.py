@@ -1,4 +1,4 @@
-"""One copy of a partition: high watermark, who falls behind and catches up, what is cut back."""
+"""One replica of a partition: high watermark, late and caught-up followers, log truncation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def append(replica: Replica, count: int = 1, now: float = 0.0) -> None:
 
 
 def turn(replica: Replica, leader: int, now: float = 0.0, isr: tuple[int, ...] = ()) -> None:
-    """Another election."""
+    """Elect a leader in the next epoch."""
     was = replica.facts
     facts = replace(
         was,
@@ -55,7 +55,7 @@ def turn(replica: Replica, leader: int, now: float = 0.0, isr: tuple[int, ...] =
 
 
 def accept(replica: Replica, isr: tuple[int, ...], now: float = 0.0) -> None:
-    """The controller grants another ISR."""
+    """Grant another ISR, as the controller does."""
     was = replica.facts
     facts = replace(was, isr=isr, partition_epoch=was.partition_epoch + 1)
     replica.become(facts, replica.config, now)
@@ -79,14 +79,14 @@ def test_the_high_watermark_is_the_least_of_those_in_sync() -> None:
     assert replica.log.high_watermark == 4
 
 
-def test_who_is_not_in_sync_is_not_waited_for() -> None:
+def test_an_out_of_sync_follower_is_not_waited_for() -> None:
     replica = copy(isr=(1, 2))
     append(replica, 5)
     replica.fetched_by(2, 5, 0, 0.0)
     assert replica.log.high_watermark == 5
 
 
-def test_who_is_about_to_join_is_waited_for() -> None:
+def test_a_joining_follower_is_waited_for() -> None:
     replica = copy(isr=(1, 2))
     replica.fetched_by(3, 0, 0, 0.0)
     replica.wanted_isr = replica.to_expand([1, 2, 3])
@@ -97,7 +97,7 @@ def test_who_is_about_to_join_is_waited_for() -> None:
     assert replica.log.high_watermark == 2
 
 
-def test_who_is_about_to_leave_is_waited_for_until_it_has_left() -> None:
+def test_a_leaving_follower_is_waited_for_until_it_has_left() -> None:
     replica = copy(isr=(1, 2))
     append(replica, 5)
     replica.wanted_isr = replica.to_shrink(LAG, LAG)
@@ -139,8 +139,8 @@ def test_a_follower_is_late_once_it_lacked_something_for_the_whole_lag_time() ->
     assert replica.to_shrink(130.0, LAG) == (1, 2)
 
 
-def test_who_is_late_is_so_when_its_time_has_come_however_floats_are_rounded() -> None:
-    """Else its leader would look again at the same time, and again."""
+def test_a_late_follower_is_late_at_its_deadline_however_floats_are_rounded() -> None:
+    """Else its leader would check again at the same time, for ever."""
     for late in range(1, 400):
         replica = copy(replicas=(1, 2))
         replica.fetched_by(2, 0, 0, 0.0)
@@ -150,20 +150,20 @@ def test_who_is_late_is_so_when_its_time_has_come_however_floats_are_rounded() -
         assert replica.to_shrink(due, LAG / 9) == (1,), f"written at {late / 7}"
 
 
-def test_a_quiet_partition_has_nobody_who_is_late() -> None:
+def test_a_quiet_partition_has_no_late_follower() -> None:
     replica = copy()
     for one in (2, 3):
         replica.fetched_by(one, 0, 0, 1.0)
     assert replica.to_shrink(1e9, LAG) is None
 
 
-def test_who_never_fetches_from_a_new_leader_is_late_though_nothing_is_written() -> None:
+def test_a_follower_that_never_fetches_from_a_new_leader_is_late_without_writes() -> None:
     replica = copy()
     assert replica.next_lag(LAG) == LAG
     assert replica.to_shrink(LAG, LAG) == (1,)
 
 
-def test_more_that_is_written_does_not_renew_the_time_of_who_is_behind() -> None:
+def test_more_writes_do_not_renew_the_time_of_a_follower_that_is_behind() -> None:
     replica = copy(replicas=(1, 2))
     replica.fetched_by(2, 0, 0, 0.0)
     append(replica, 1, now=10.0)
@@ -177,7 +177,7 @@ def test_a_follower_that_keeps_pace_is_never_late_though_there_is_always_more() 
     append(replica, 1, now=0.0)
     for second in range(1, 100):
         append(replica, 1, now=float(second))
-        replica.fetched_by(2, second, 0, float(second))  # all of a second ago
+        replica.fetched_by(2, second, 0, float(second))  # all records of a second ago
         assert replica.to_shrink(float(second), 5.0) is None
 
 
@@ -193,7 +193,7 @@ def test_a_follower_that_fetches_but_falls_further_behind_is_late() -> None:
 # Catching up
 
 
-def test_who_has_what_is_committed_joins() -> None:
+def test_a_follower_with_all_committed_records_joins() -> None:
     replica = copy(isr=(1, 2))
     append(replica, 5)
     replica.fetched_by(2, 3, 0, 0.0)
@@ -215,7 +215,7 @@ def test_one_that_does_not_ask_joins_only_if_it_had_all() -> None:
     assert replica.to_expand([1, 2, 3]) == (1, 2, 3)
 
 
-def test_who_joins_below_the_logs_end_has_its_time_from_then_on() -> None:
+def test_a_follower_that_joins_below_the_log_end_has_its_time_from_then_on() -> None:
     replica = copy(isr=(1, 2))
     append(replica, 5)
     for node_id in (2, 3):
@@ -226,7 +226,7 @@ def test_who_joins_below_the_logs_end_has_its_time_from_then_on() -> None:
     assert replica.to_shrink(50.0 + LAG, LAG) == (1, 2)
 
 
-def test_nobody_joins_before_it_has_what_the_leader_had_when_it_was_elected() -> None:
+def test_a_follower_must_have_the_leaders_records_of_its_election_to_join() -> None:
     replica = copy(2, replicas=(1, 2, 3))
     replica.log.append_placed(stored(4))
     turn(replica, 2, isr=(2, 1))
@@ -237,7 +237,7 @@ def test_nobody_joins_before_it_has_what_the_leader_had_when_it_was_elected() ->
     assert replica.to_expand([1, 2, 3]) == (2, 1, 3)
 
 
-def test_one_wish_at_a_time() -> None:
+def test_one_isr_request_at_a_time() -> None:
     replica = copy(isr=(1, 2))
     replica.fetched_by(3, 0, 0, 0.0)
     replica.wanted_isr = (1, 2, 3)
@@ -246,14 +246,14 @@ def test_one_wish_at_a_time() -> None:
     assert replica.next_lag(LAG) is None
 
 
-def test_followers_wish_nothing() -> None:
+def test_followers_request_no_isr() -> None:
     replica = copy(2)
     assert replica.to_expand([1, 2, 3]) is None
     assert replica.to_shrink(1e9, LAG) is None
     assert replica.followers == {}
 
 
-# Turns
+# Leadership changes
 
 
 def test_a_leader_that_is_elected_again_knows_nothing_of_its_followers() -> None:
@@ -271,7 +271,7 @@ def test_a_leader_that_is_replaced_has_no_followers() -> None:
     assert replica.followers == {}
 
 
-def test_one_that_stands_down_leads_again_only_if_it_is_told_to() -> None:
+def test_one_that_stands_down_leads_again_only_after_an_election() -> None:
     replica = copy()
     replica.wanted_isr = (1,)
     replica.stand_down()
@@ -293,7 +293,7 @@ def test_a_new_leader_begins_its_epoch_where_its_log_ends() -> None:
 
 
 def follow(leader: Replica, follower: Replica, *, rounds: int = 20) -> int:
-    """Fetch as Kafka does until there is no more; how often something was thrown away."""
+    """Fetch as Kafka does until there is no more; return how often the log was truncated."""
     cut = 0
     for _ in range(rounds):
         log, epoch = follower.log, follower.last_fetched_epoch
@@ -341,7 +341,7 @@ def test_a_follower_begins_where_its_leader_begins() -> None:
 
 
 def test_what_the_leader_never_had_is_cut_back() -> None:
-    """KIP-101: broker 1 led, wrote what nobody took, and broker 2 leads."""
+    """KIP-101: broker 1 led and wrote records that no follower fetched; then broker 2 leads."""
     one, two = copy(), copy(2)
     append(one, 2)
     follow(one, two)
@@ -354,7 +354,7 @@ def test_what_the_leader_never_had_is_cut_back() -> None:
 
 
 def test_reigns_in_which_nothing_was_written_cut_nothing() -> None:
-    """An epoch that the next leader never heard of, at the end of a log that is all right."""
+    """The log ends with epochs that the next leader doesn't know; its records are all right."""
     one, two = copy(), copy(2)
     append(one, 2)
     follow(one, two)
@@ -375,7 +375,7 @@ def test_logs_that_parted_twice_are_cut_epoch_by_epoch() -> None:
     one, two = copy(), copy(2)
     append(one, 2)
     follow(one, two)
-    append(one)  # epoch 0, taken by nobody
+    append(one)  # epoch 0, not fetched by broker 2
     turn(one, 1)
     turn(one, 1)
     append(one)  # epoch 2
@@ -416,7 +416,7 @@ def test_a_log_that_starts_over_is_empty_and_knows_no_epoch() -> None:
 
 
 def test_a_log_may_begin_in_the_middle_of_a_batch() -> None:
-    """The leader's records before that one were deleted; its batches come whole."""
+    """The leader's records before that offset were deleted; its batches come whole."""
     leader, follower = copy(), copy(2)
     append(leader, 4)
     append(leader, 1)
@@ -444,7 +444,9 @@ _STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(_STEPS)
-def test_whoever_leads_all_end_with_its_log(steps: list[tuple[str, int, int]]) -> None:
+def test_all_replicas_end_with_the_log_of_the_last_leader(
+    steps: list[tuple[str, int, int]],
+) -> None:
     copies = [copy(node_id) for node_id in (1, 2, 3)]
     leader = copies[0]
     for step, which, count in steps:
@@ -454,7 +456,7 @@ def test_whoever_leads_all_end_with_its_log(steps: list[tuple[str, int, int]]) -
         elif step == "fetch" and one is not leader:
             one.become(leader.facts, one.config, 0.0)
             follow(leader, one)
-        elif step == "lead":  # clean or not: whatever it has
+        elif step == "lead":  # clean or unclean, whatever its log has
             facts = replace(leader.facts, leader_epoch=leader.epoch + 1, leader=one.node_id)
             leader, _ = one, one.become(facts, one.config, 0.0)
     for one in copies:

@@ -1,4 +1,4 @@
-"""All copies of one broker: which it has, whom it tells of turns, and what it wishes."""
+"""All replicas of one broker: which it has, leadership changes, and its ISR requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAG = 30.0
 
 
 class Scene:
-    """One broker's copies and the image that it knows."""
+    """One broker's replicas and its image."""
 
     def __init__(self, node_id: int = 1) -> None:
         self.image = cluster()
@@ -50,7 +50,7 @@ def test_a_broker_has_copies_of_what_it_is_assigned_only() -> None:
     assert len(list(scene.replicas)) == 2
 
 
-def test_what_did_not_change_is_no_turn() -> None:
+def test_what_did_not_change_is_no_leadership_change() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
     copies = list(scene.replicas)
@@ -60,7 +60,7 @@ def test_what_did_not_change_is_no_turn() -> None:
     assert scene.replica().facts.isr == (1,)
 
 
-def test_listeners_hear_of_each_turn() -> None:
+def test_listeners_are_notified_of_each_leadership_change() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     scene.change(leader=2, leader_epoch=1)
@@ -79,7 +79,7 @@ def test_a_topic_that_is_deleted_takes_its_copies_and_wakes_readers() -> None:
     assert woken == [ENDLESS_BYTES]
 
 
-def test_who_waits_for_a_deleted_topic_finds_that_it_is_gone() -> None:
+def test_waiters_for_a_deleted_topic_find_that_it_is_deleted() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
     copies = list(scene.replicas)
@@ -90,7 +90,7 @@ def test_who_waits_for_a_deleted_topic_finds_that_it_is_gone() -> None:
     assert [(one.is_gone, one.leads) for one in copies] == [(True, False)] * 2
 
 
-def test_a_turn_wakes_who_reads_once() -> None:
+def test_a_leadership_change_wakes_readers_once() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     woken: list[int] = []
@@ -100,7 +100,7 @@ def test_a_turn_wakes_who_reads_once() -> None:
     assert woken == [ENDLESS_BYTES]
 
 
-def test_a_topic_that_was_made_again_unseen_has_empty_logs() -> None:
+def test_a_topic_that_was_recreated_unseen_has_empty_logs() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1]))
     scene.append(0.0)
@@ -121,7 +121,7 @@ def test_a_copy_that_is_no_longer_assigned_goes() -> None:
     assert scene.replicas.get("t", 0) is None
 
 
-def test_an_election_wakes_who_reads_when_all_of_the_image_is_believed() -> None:
+def test_an_election_wakes_readers_when_all_of_the_image_is_applied() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2], [1, 2]))
     seen: list[tuple[int, list[bool]]] = []
@@ -150,7 +150,7 @@ def test_those_whose_watermark_moved_with_the_image_are_known() -> None:
     assert (scene.replicas.changed, scene.replicas.advanced) == ([scene.replica(1)], [])
 
 
-def test_a_broker_that_is_down_leads_nothing_and_tells_nobody() -> None:
+def test_a_broker_that_is_down_leads_nothing_and_notifies_no_listener() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
     fetch_all(scene, 2)
@@ -170,7 +170,7 @@ def fetch_all(scene: Scene, *followers: int, now: float = 0.0) -> None:
     scene.replicas.check(replica)
 
 
-def test_there_is_a_time_to_look_only_while_somebody_is_behind() -> None:
+def test_there_is_a_time_to_check_only_while_a_follower_is_behind() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     fetch_all(scene, 2)
@@ -181,7 +181,7 @@ def test_there_is_a_time_to_look_only_while_somebody_is_behind() -> None:
     assert scene.replicas.next_check() is None
 
 
-def test_who_is_late_is_wished_away_once() -> None:
+def test_the_removal_of_a_late_follower_is_requested_once() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2, 3]))
     fetch_all(scene, 2, 3)
@@ -194,7 +194,7 @@ def test_who_is_late_is_wished_away_once() -> None:
     assert scene.replicas.next_check() is None
 
 
-def test_a_wish_that_was_refused_is_wished_again() -> None:
+def test_a_refused_isr_request_is_made_again() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     fetch_all(scene, 2)
@@ -205,7 +205,7 @@ def test_a_wish_that_was_refused_is_wished_again() -> None:
     assert scene.replicas.late(5.0 + LAG) == [wish]
 
 
-def test_a_no_to_a_wish_of_before_leaves_the_next_one_alone() -> None:
+def test_the_refusal_of_an_earlier_isr_request_leaves_the_next_one_alone() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2, 3]))
     fetch_all(scene, 2, 3)
@@ -217,7 +217,7 @@ def test_a_no_to_a_wish_of_before_leaves_the_next_one_alone() -> None:
     assert scene.replica().wanted_isr == new.isr == (1,)
 
 
-def test_who_caught_up_is_wished_for_if_it_is_up() -> None:
+def test_the_return_of_a_caught_up_follower_is_requested_if_it_is_up() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2, 3]))
     assert scene.replicas.caught_up(scene.replica()) is None
@@ -230,7 +230,7 @@ def test_who_caught_up_is_wished_for_if_it_is_up() -> None:
     assert scene.replicas.caught_up(scene.replica()) is None
 
 
-def test_copies_outlive_a_turn_of_which_nothing_was_heard() -> None:
+def test_replicas_outlive_an_election_between_two_images() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     scene.append(0.0)

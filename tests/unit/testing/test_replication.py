@@ -1,4 +1,4 @@
-"""Followers at work: whom a broker connects to, what it asks, and when it tries again."""
+"""Replication from leaders: connections, fetches, and when they are retried."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_leader_has_one_connection_for_all_that_it_leads() -> None:
         assert (state.replica_id, state.replica_epoch) == (2, 7)
 
 
-def test_who_leads_all_itself_connects_to_nobody() -> None:
+def test_a_broker_that_leads_all_its_partitions_opens_no_connection() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(2, 2)
@@ -132,7 +132,7 @@ def test_each_loss_has_a_pause_of_its_own() -> None:
         assert one.net.attempts == 3
 
 
-def test_who_is_led_by_another_meanwhile_is_not_tried_again() -> None:
+def test_a_leader_that_was_replaced_meanwhile_is_not_tried_again() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -142,7 +142,7 @@ def test_who_is_led_by_another_meanwhile_is_not_tried_again() -> None:
         assert [line.leader for line in one.net.lines] == [1, 3]
 
 
-def test_an_answer_that_makes_no_sense_ends_the_connection() -> None:
+def test_a_response_that_makes_no_sense_ends_the_connection() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -165,7 +165,7 @@ def test_what_came_is_taken_and_more_is_asked_for() -> None:
         assert one.line.fetch.session_epoch == 1
 
 
-def test_a_partition_more_is_told_of_while_the_fetch_waits() -> None:
+def test_another_partition_nudges_the_leader_while_the_fetch_waits() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -236,7 +236,7 @@ def test_one_that_is_out_of_range_asks_where_the_leader_begins_and_ends() -> Non
         assert one.broker.replicas[0].log.start_offset == 40
 
 
-# A leader that refuses all
+# A leader that refuses every fetch
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_leader_that_refuses_all_is_left_alone_for_a_while(code: int, session:
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     ],
 )
-def test_a_session_that_is_gone_begins_again_at_once(code: int) -> None:
+def test_a_session_that_is_lost_begins_again_at_once(code: int) -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1, 1)
@@ -277,10 +277,10 @@ def test_a_session_that_is_gone_begins_again_at_once(code: int) -> None:
         assert one.line.named == [(0, 0), (1, 0)]
 
 
-# A leader that left us out and says nothing
+# A leader that removed this broker from the ISR and doesn't respond
 
 
-def test_one_that_is_left_out_of_sync_and_hears_nothing_connects_anew() -> None:
+def test_one_that_is_out_of_sync_and_gets_no_response_connects_again() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -293,7 +293,7 @@ def test_one_that_is_left_out_of_sync_and_hears_nothing_connects_anew() -> None:
         assert one.line.named == [(0, 0)]
 
 
-def test_one_that_is_left_out_and_hears_something_stays() -> None:
+def test_one_that_is_out_of_sync_and_gets_a_response_stays() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -304,7 +304,7 @@ def test_one_that_is_left_out_and_hears_something_stays() -> None:
         assert one.net.attempts == 1
 
 
-def test_a_new_connection_has_its_own_time_to_be_heard() -> None:
+def test_a_new_connection_has_its_own_time_for_a_response() -> None:
     @scene
     async def _(one: Scene) -> None:
         one.follow(1)
@@ -337,7 +337,7 @@ def test_one_that_is_in_sync_again_waits_for_ever() -> None:
         assert timers() == 0
 
 
-# The end
+# Closing
 
 
 def test_one_that_is_closed_opens_nothing_any_more() -> None:
@@ -352,7 +352,7 @@ def test_one_that_is_closed_opens_nothing_any_more() -> None:
 
 
 class Dials:
-    """Stands for dials to sockets, which take their time."""
+    """Stand-in for dials to sockets; each takes 0.5 s."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.lines: list[Line] = []
@@ -361,7 +361,7 @@ class Dials:
         patch.setattr(VirtualLoop, "create_connection", self)
 
     async def __call__(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
-        """Cancellation: nothing is open."""
+        """Dial; a cancelled dial leaves nothing open."""
         self.attempts += 1
         await asyncio.sleep(0.5)
         if self.refuses:
@@ -392,7 +392,7 @@ def test_a_dial_to_a_socket_takes_its_time_and_is_one_at_a_time(
     run_virtually(main())
 
 
-def test_a_dial_that_succeeds_when_nobody_wants_it_leaves_nothing_open(
+def test_a_dial_that_succeeds_when_it_is_unneeded_leaves_nothing_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dials = Dials(monkeypatch)

@@ -1,4 +1,4 @@
-"""The log of requests, and how tests name an API."""
+"""The log of requests, and the names by which tests give an API."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_waiting_ends_when_the_count_is_there() -> None:
     await log.wait_count("Fetch", 1)
 
 
-async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_a_wait_that_is_cancelled_leaves_nothing_behind() -> None:
     log = RequestLog()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
@@ -176,7 +176,7 @@ def test_the_bytes_that_are_kept_are_bounded() -> None:
     assert len(log) == 10
     log.answered(entries[-1], FetchResponse(), 1.0, 35, True)
     assert len(log) == 6
-    log.answered(entries[0], FetchResponse(), 1.0, 1000, True)  # gone long ago
+    log.answered(entries[0], FetchResponse(), 1.0, 1000, True)  # dropped long ago
     assert len(log) == 6
     log.answered(entries[-2], FetchResponse(), 1.0, 1000, True)
     assert list(log) == entries[-1:]

@@ -1,4 +1,4 @@
-"""Where segments begin: by size and by time, found after the fact."""
+"""Where segments begin: by size and by time, computed from the batches afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400_000
 
 
 def log_of(*timestamps: int) -> PartitionLog:
-    """One record per batch."""
+    """Return a log with one record per batch."""
     log = PartitionLog()
     for timestamp in timestamps:
         log.append(stored(1, timestamp=timestamp), 0, None)

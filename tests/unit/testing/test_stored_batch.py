@@ -1,4 +1,4 @@
-"""Batches as the log keeps them: what a broker may change, and what it must not."""
+"""Batches as the log stores them: which bytes a broker may change, and which it must not."""
 
 from __future__ import annotations
 
