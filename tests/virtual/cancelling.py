@@ -1,11 +1,11 @@
-"""Cancels a call at one of its suspensions, in a world of its own, and looks what is left behind.
+"""Cancel a call at one of its suspensions, in a world of its own, and check what is left behind.
 
 ``cancel_at`` runs one point: a cluster and a client on virtual time, a call of the client that is
 cancelled when it suspends for the n-th time, then the checks that hold for every call: the
 cancellation came through and in time, the client goes on or is closed, its close returns, no task,
 timer or connection is left, and nothing reached the loop's exception handler. What the call did to
 records is judged by the scene (``tests.virtual.scenes``). ``enumerate_points`` tries n = 1, 2, ...
-until the call gets through uncancelled.
+until the call completes uncancelled.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 MOST_SUSPENSIONS = 300
 LONGEST = 120.0
-"""Virtual seconds that any point may take, all in all."""
+"""Virtual seconds that any point may take in total."""
 PROMPT = 2.5
 """Virtual seconds in which a cancelled call must be over."""
 
 
 class Moment(enum.Enum):
-    """When in the suspension the cancellation comes."""
+    """The moment within the suspension at which the cancellation comes."""
 
     AT_ONCE = "as soon as the call waits"
     AMID = "while it waits for the network"
@@ -44,7 +44,7 @@ _INTO = {Moment.AMID: 0.0003, Moment.LATE: 0.03}
 
 
 class Cancelling:
-    """Awaits a coroutine and asks for the cancellation of the task at one of its suspensions."""
+    """Await a coroutine and request the cancellation of the task at one of its suspensions."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], at: int, moment: Moment) -> None:
         self._coroutine = coroutine
@@ -95,11 +95,11 @@ class Cancelling:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one point.
+    """The outcome of one point.
 
     Attributes:
         reached: The call had that many suspensions.
-        cancelled: The cancellation was asked for.
+        cancelled: The cancellation was requested.
         trouble: What is wrong.
     """
 
@@ -133,7 +133,7 @@ def cancel_at(make: Callable[[], Scene], suspension: int, moment: Moment) -> Out
             left = asyncio.all_tasks() - {asyncio.current_task()}
             trouble.extend(f"left behind: {task!r}" for task in left)
             trouble.extend(f"left behind: {timer!r}" for timer in client_timers(loop))
-            await asyncio.sleep(0.01)  # word of the end travels to the brokers
+            await asyncio.sleep(0.01)  # the close reaches the brokers
             links = loop.network.links  # type: ignore[attr-defined]
             trouble.extend(f"left behind: a connection to {link.address}" for link in links)
             scene.judge()

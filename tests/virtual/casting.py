@@ -1,7 +1,7 @@
-"""The clients of one simulated run: with which settings, and what they went through.
+"""The clients of one simulated run: their settings, and what happened to them.
 
-``simulation`` makes one ``Cast`` per run; the workers of ``producing`` and ``consuming`` have it
-make their clients, again whenever they start one anew.
+``simulation`` makes one ``Cast`` per run; the workers of ``producing`` and ``consuming`` make their
+clients with it, including each replacement.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import kclient
 from kclient.hooks import ConnectionOpened, Event
 
 BOOTSTRAP_TIMEOUT = 4.0
-"""Seconds in which a client must be connected, or give up."""
+"""Seconds within which a client must be connected, or fail."""
 API_TIMEOUT = 20.0
-"""Seconds that a call takes with its retries, and after which a consumer says that it is stuck."""
+"""Seconds that a call takes with its retries, and after which a consumer reports a stall."""
 
 
 class Reconnects:
-    """Counts connections to where there was one before; an observer of one client."""
+    """Counts connections to brokers that had one before; an observer of one client."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class Cast:
 
     @property
     def reconnects(self) -> int:
-        """Connections opened to where there was one before."""
+        """Connections reopened to brokers that had one before."""
         return sum(observer.count for observer in self._observers)
 
     @property
@@ -74,7 +74,7 @@ class Cast:
 
 
 def producer_settings(rng: random.Random) -> dict[str, Any]:
-    """How one producer is set up."""
+    """Draw the settings of one producer."""
     short = rng.random() < 0.25  # of memory
     return {
         **_common_settings(rng),
@@ -90,7 +90,7 @@ def producer_settings(rng: random.Random) -> dict[str, Any]:
 
 
 def consumer_settings(rng: random.Random) -> dict[str, Any]:
-    """How one consumer is set up."""
+    """Draw the settings of one consumer."""
     return {
         **_common_settings(rng),
         "auto_offset_reset": "earliest",

@@ -1,8 +1,8 @@
 """What a run of ``cluster_run.py`` does to its cluster: ``Moves`` draws operations by weight.
 
-Producers and readers are single requests over the network, so that brokers alone are judged; the
-rest is what a test may do to a cluster, and what operators do. What is refused is no failure: the
-``Watch`` says what is.
+Producers and readers are single requests over the network, so that only brokers are judged; the
+rest is what a test may do to a cluster, and what operators do. An error response is no failure: the
+``Watch`` judges.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ class Wire:
         return peer
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         for peers in self._peers.values():
             for peer in peers:
                 peer.close()
 
 
 class Moves:
-    """Draws what happens next, and lets it happen.
+    """Draws the next operation and carries it out.
 
     Args:
         cluster: Started.
         rng: Decides.
-        watch: Hears what producers and readers were told.
-        trace: Is told what happens; None for nobody.
+        watch: Receives the responses to producers and readers.
+        trace: Collects lines about what happens; None for no trace.
     """
 
     def __init__(
@@ -123,16 +123,16 @@ class Moves:
         self._weights = list(self._moves.values())
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._wire.close()
 
     def say(self, text: str) -> None:
-        """For who reads the trace."""
+        """Append a line to the trace."""
         if self._trace is not None:
             self._trace.append(f"{asyncio.get_running_loop().time():9.3f} {text}")
 
     async def step(self) -> None:
-        """One operation."""
+        """Carry out one operation."""
         move = self._rng.choices(self._kinds, self._weights)[0]
         try:
             done = move()
@@ -156,7 +156,7 @@ class Moves:
         return [one for one, broker in self._cluster.brokers.items() if broker.running]
 
     def _leader_of(self, topic: str, index: int) -> int:
-        """Who leads, or thinks so still."""
+        """The leader, or a broker that still considers itself the leader."""
         believers = [
             one
             for one in self._up()
@@ -228,7 +228,7 @@ class Moves:
             node_id, request, _DELETE_RECORDS, DeleteRecordsResponse, lambda response: None
         )
 
-    # Brokers and ways
+    # Brokers and connections
 
     async def _pass_time(self) -> None:
         """Time passes. Cancellation: safe."""

@@ -29,7 +29,7 @@ LIMIT = 5_000.0
 SETTLING = 60.0
 """Virtual seconds after healing in which all copies must be in sync."""
 CATCHING_UP = 3.0
-"""Virtual seconds in which those in sync must have the rest, too."""
+"""Virtual seconds after which the in-sync copies must have the rest, too."""
 SHOWN = 3
 """Failures that are spelled out."""
 CONFIGS = {
@@ -42,13 +42,13 @@ CONFIGS = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         operations: How many were done.
         tally: What happened inside.
         failures: What should not have been.
-        trace: What happened, where that was asked for.
+        trace: What happened, where that was requested.
     """
 
     seed: int
@@ -58,7 +58,7 @@ class Outcome:
     trace: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """For people."""
+        """Describe the outcome for people."""
         shown = "\n  ".join(self.failures[:SHOWN])
         return f"seed {self.seed}, after {self.operations} operations:\n  {shown}"
 
@@ -99,7 +99,7 @@ async def _run(outcome: Outcome, operations: int, trace: bool) -> None:
 
 
 async def _heal(cluster: Cluster, watch: Watch) -> None:
-    """Mend all, and wait for it. Cancellation: ends it."""
+    """Heal everything, and wait until it has recovered. Cancellation: ends it."""
     cluster.faults.clear()
     cluster._inside.interior.delay = None
     cluster.reconnect()
@@ -120,7 +120,7 @@ async def _heal(cluster: Cluster, watch: Watch) -> None:
 
 @dataclass(slots=True)
 class Totals:
-    """Of many runs."""
+    """The totals of many runs."""
 
     runs: int = 0
     operations: int = 0
@@ -128,7 +128,7 @@ class Totals:
     failures: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one in."""
+        """Add the outcome of one run."""
         self.runs += 1
         self.operations += outcome.operations
         for one in fields(Tally):
@@ -155,7 +155,7 @@ def run_many(first: int, count: int, operations: int = OPERATIONS) -> Totals:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds, and say what came of them."""
+    """Run seeds, and print what came of them."""
     parser = argparse.ArgumentParser(description=run.__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--count", type=int, default=1, help="how many, one after the other")

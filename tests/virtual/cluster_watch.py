@@ -1,8 +1,8 @@
-"""What must hold in a cluster whatever breaks: ``Watch`` looks into brokers and registry.
+"""What must hold in a cluster whatever breaks: ``Watch`` inspects brokers and registry.
 
-Every image that a controller publishes is looked at, and after each operation every copy of every
-partition. What any high watermark covered is remembered by offset, epoch and checksum: that much is
-committed, and whoever is in sync must have it, until somebody from outside the ISR is elected,
+It checks every image that a controller publishes, and after each operation every copy of every
+partition. It remembers what any high watermark covered by offset, epoch and checksum: that much is
+committed, and every in-sync broker must have it, until a broker from outside the ISR is elected,
 which begins a new count. Used by ``cluster_run.py``; it changes nothing.
 """
 
@@ -31,7 +31,7 @@ class Committed:
         bases: Their offsets.
         end: The highest offset that any high watermark reached.
         floor: The leader epoch of the last unclean election.
-        loose: Brokers whose copy may hold what that election gave up.
+        loose: Brokers whose copy may hold what that election lost.
         seen: High watermarks of the copies when they were last looked at.
     """
 
@@ -43,25 +43,25 @@ class Committed:
     seen: dict[int, int] = field(default_factory=dict)
 
     def add(self, batch: StoredBatch) -> None:
-        """It is committed."""
+        """Record that it is committed."""
         self.marks[batch.base_offset] = mark_of(batch)
         self.bases.append(batch.base_offset)
         self.end = batch.next_offset
 
 
 def mark_of(batch: StoredBatch) -> Mark:
-    """By which a batch is known again."""
+    """What identifies a batch."""
     return batch.leader_epoch, batch.crc
 
 
 class Watch:
-    """Looks on.
+    """Checks the cluster.
 
     Args:
         cluster: Started or not.
 
     Attributes:
-        failures: What should not have been, in words.
+        failures: What should not have been, as text.
         unclean_asked: A test asked for an unclean election, so that one may come.
     """
 
@@ -84,7 +84,7 @@ class Watch:
         inside.registry.watch(self._hear)
 
     def fail(self, text: str) -> None:
-        """Something is wrong."""
+        """Record a failure."""
         self.failures.append(text)
 
     # Controllers and what they decide
@@ -207,10 +207,10 @@ class Watch:
         if not found or mark_of(found[0]) != committed.marks[base]:
             self.fail(f"{copy!r} is in sync and has other records at {base}")
 
-    # What producers and readers heard
+    # What producers and readers received
 
     def floor_of(self, topic: str, index: int) -> tuple[Key, int] | None:
-        """A partition and its last unclean election: what a promise is worth holds until then."""
+        """The partition and the epoch of its last unclean election, which ends older promises."""
         found = self._inside.image.topics.get(topic)
         if found is None or index >= len(found.partitions):
             return None
@@ -218,7 +218,7 @@ class Watch:
         return key, self._committed.setdefault(key, Committed()).floor
 
     def acknowledged(self, given: tuple[Key, int], base: int, crc: int) -> None:
-        """A batch was acknowledged with acks=all: it is committed, and stays there."""
+        """Check a batch that was acknowledged with acks=all: it is committed, and stays there."""
         key, floor = given
         committed = self._committed.get(key)
         if committed is None or committed.floor != floor:
@@ -236,7 +236,7 @@ class Watch:
             self.fail(f"{name}-{key[1]}: {base} was acknowledged and holds something else")
 
     def read(self, given: tuple[Key, int], batch: StoredBatch) -> None:
-        """A reader got a batch from a leader: it was committed."""
+        """Check a batch that a reader got from a leader: it was committed."""
         key, floor = given
         committed = self._committed.get(key)
         if committed is None or committed.floor != floor or committed.loose:
@@ -248,7 +248,7 @@ class Watch:
     # The end
 
     def look_at_end(self) -> None:
-        """All is healed and in sync: all copies are the same, and hold all that was committed."""
+        """Check that all copies, healed and in sync, are equal and hold all that was committed."""
         self.look()
         for topic in self._inside.image.topics.values():
             for facts in topic.partitions:

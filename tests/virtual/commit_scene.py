@@ -58,7 +58,7 @@ class Scene:
         return self.core.clock.now() + later
 
     async def committed(self, *partitions: TopicPartition) -> list[int | None]:
-        """What the cluster has, by another way than the commits."""
+        """The offsets that the cluster has, read by another path than the commits."""
         found = await self.offsets.fetch(partitions or [P0])
         result = []
         for answer in found.values():

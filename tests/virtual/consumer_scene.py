@@ -1,6 +1,6 @@
-"""What the consumer's tests on virtual time share: a log to read, a consumer on it, and checks.
+"""What the consumer's tests on virtual time have in common: a log, a consumer of it, and checks.
 
-``Ledger`` knows which offset of each partition must come next, and refuses any other: records left
+``Ledger`` knows which offset of each partition must come next, and rejects any other: records left
 out, repeated, of an old position or in another order. Used by the tests of this folder only.
 """
 
@@ -77,9 +77,10 @@ async def scene(
 
 
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until ``condition`` holds; it is looked at every virtual millisecond, later less often.
+    """Wait until ``condition`` holds; check it every virtual millisecond, later less often.
 
-    After 50 ms looks are a fiftieth of the time that has passed apart, 50 ms at most.
+    After 50 ms the time between two checks is a fiftieth of the time that has passed, 50 ms at
+    most.
     """
     began = the_loop().time()
     async with asyncio.timeout(seconds):
@@ -88,7 +89,7 @@ async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 async def quiet(consumer: Any) -> None:
-    """Pause everything, and wait until no fetch is under way."""
+    """Pause everything, and wait until no fetch is in flight."""
     consumer.pause()
     await asyncio.sleep(1.0)
 
@@ -123,12 +124,12 @@ class Ledger:
         self.taken = 0
 
     def take(self, records: Iterable[Any]) -> None:
-        """These came, in this order; their values say at which offset they were written."""
+        """Check that these came, in this order; each value names the offset it was written at."""
         for record in records:
             self._take(record.topic, record.partition, record.offset, record.value)
 
     def take_rows(self, rows: Iterable[Any]) -> None:
-        """The same for the rows of columns."""
+        """Check the same for the rows of columns."""
         for row in rows:
             self._take(row["topic"], row["partition"], row["offset"], row["value"])
 
@@ -141,12 +142,12 @@ class Ledger:
         self.taken += 1
 
     def check_positions(self, consumer: Any) -> None:
-        """The consumer's positions are the next offsets, as far as it knows them yet."""
+        """Check that the consumer's positions are the next offsets, as far as it knows them yet."""
         for partition, position in consumer.positions().items():
             assert position in (None, self.next[partition]), partition
 
     async def read_to(self, consumer: Any, end: int, seconds: float = 60.0) -> None:
-        """Poll until each partition has come to ``end``."""
+        """Poll until each partition has reached ``end``."""
         async with asyncio.timeout(seconds):
             while min(self.next.values()) < end:
                 self.take(await consumer.poll(timeout=1.0))

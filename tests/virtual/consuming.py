@@ -1,7 +1,7 @@
-"""One consumer's share of the workload: reads of every kind, taken down in the history.
+"""One consumer's part of the workload: reads of every kind, recorded in the history.
 
-``simulation`` makes one per consumer, has it do ``steps`` operations while things break, and at
-the end ``catch_up``. What a consumer may raise meanwhile is listed; anything else ends the run.
+``simulation`` makes one per consumer, has it do ``steps`` operations while things break, and at the
+end ``catch_up``. What a consumer may raise meanwhile is listed; anything else ends the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BEARABLE = (
     CorruptRecord,
     RequestTimedOut,
 )
-"""What a poll may raise while brokers fail, or have for a minute; the next one goes on."""
+"""What a poll may raise while brokers fail, or failed within the last minute."""
 
 
 class ConsumerWorker:
@@ -47,7 +47,7 @@ class ConsumerWorker:
         settings: Of all of them.
         topics: Names of what is read as a whole; empty where single partitions are assigned.
         places: The partitions to assign.
-        ends: Tells the end of a partition's log.
+        ends: Returns the end of a partition's log.
         pause: Mean seconds between two operations.
 
     Attributes:
@@ -126,7 +126,7 @@ class ConsumerWorker:
                 self._history.note(f"{self.name} was told {type(error).__name__}")
 
     async def catch_up(self, *, again: bool) -> list[Place]:
-        """Read on, or once more from the beginning, until nothing is left; say of which."""
+        """Read on, or from the beginning again, until nothing is left; return the partitions."""
         self._resume(self._places())
         if again:
             self._consumer.seek_to_beginning()
@@ -156,7 +156,7 @@ class ConsumerWorker:
             self._take(await self._consumer.poll(limit, timeout=timeout))
 
     async def _poll_cancelled(self) -> None:
-        """A poll that is cut short has taken nothing."""
+        """Cut a poll short, which then takes nothing."""
         try:
             async with asyncio.timeout(self._rng.choice((0.0, 0.001, 0.02, 0.3))):
                 self._take(await self._consumer.poll(timeout=None))

@@ -1,8 +1,8 @@
 """A consumer whose calls are cut short after a moment, thousands of times, while records come.
 
 ``cut_short`` waits for a poll or a step of ``async for`` no longer than a few milliseconds, over
-and over; ``cut_anything_short`` does that to every call that waits. Either holds each record and
-each position against what must come next, so that nothing is left out and nothing comes twice. A
+and over; ``cut_anything_short`` does that to every call that waits. Each compares every record and
+every position with the expected next one, so that nothing is left out and nothing comes twice. A
 longer run by hand:
 
     python -m tests.virtual.cut_short --times 100000
@@ -28,7 +28,7 @@ PARTITIONS = 3
 SHORT = 0.005
 """Seconds after which a call is cut short at the latest."""
 TROUBLES = 100
-"""Calls between two troubles of the network or the brokers, about."""
+"""Calls between two faults of the network or the brokers, on average."""
 REREAD = 200
 """Records that a seek goes back at most."""
 LIMIT = 1_000_000.0
@@ -37,7 +37,7 @@ LIMIT = 1_000_000.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What one run came to.
+    """The outcome of one run.
 
     Attributes:
         calls: Made.

@@ -1,8 +1,8 @@
 """What every member of a group does in ``group_run.py`` and ``handler_run.py``: ``Member``.
 
-It joins, tells the ``GroupWatch`` what it is given, gives up and loses, leaves, or vanishes. How it
-reads, and what is checked then, is of those who derive from it: ``group_player`` reads by itself,
-``handler_player`` has its records handled. Nothing is judged here but what its callbacks say.
+It joins, reports to the ``GroupWatch`` what is assigned, revoked and lost, leaves, or vanishes. How
+it reads, and what is checked then, is up to the subclass: ``group_player`` reads by itself,
+``handler_player`` has its records handled. Only what its callbacks report is judged here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Member(ABC):
     """One member. ``start`` it; ``leave`` or ``crash`` ends it.
 
     Attributes:
-        owned: What it has, by its callbacks, and how far it is there.
+        owned: What it owns, by its callbacks, and its progress there.
         quick: Its work takes no time.
         oversleep: Seconds that the next work on records takes.
         dead: It has crashed.
@@ -108,7 +108,7 @@ class Member(ABC):
         """Close the consumer well."""
 
     async def crash(self) -> None:
-        """Vanish: nothing that it still sends is carried out."""
+        """Vanish: nothing that it still sends is processed."""
         self.dead = True
         self._watch.forget(self.name)
         fault = self._cluster.faults.hang(client_id=self.name)
@@ -121,12 +121,12 @@ class Member(ABC):
         self._cluster.faults.remove(fault)
 
     def _all_told(self) -> None:
-        """It has left, and so has nothing any more."""
+        """Record a failure for each partition that it still owns after it has left."""
         for partition in list(self.owned):
             self._watch.fail(f"{self.name} has left, and was not told of {partition}")
 
     def resume(self) -> None:
-        """Nothing is paused any more."""
+        """Resume all partitions."""
         with contextlib.suppress(kclient.KafkaError):
             self.consumer.resume()
 
@@ -172,18 +172,18 @@ class Member(ABC):
 
     @abstractmethod
     def _begin_at(self, offset: int) -> Any:
-        """What ``owned`` says of a partition that begins there."""
+        """The entry in ``owned`` for a partition that begins there."""
 
     @abstractmethod
     def _works_on(self, partition: TopicPartition) -> bool:
-        """It mustn't give this partition up yet."""
+        """Whether it must not release this partition yet."""
 
     @abstractmethod
     async def _dawdle(self) -> None:
-        """A callback takes its time."""
+        """Take the time of a callback."""
 
     async def _before_release(self) -> None:
-        """What the callback does while it has the partitions still."""
+        """What the callback does while it still owns the partitions."""
         await self._dawdle()
 
 

@@ -1,8 +1,8 @@
 """What a run of ``group_run.py`` does to its group and cluster: ``GroupMoves`` draws operations.
 
 Members come and go, well or not, freeze and sleep; brokers crash, leaders and coordinators move;
-answers are lost, late or wrong; partitions are added, and a producer writes all along. What is
-broken mends itself after a while. Who judges is ``group_watch``.
+responses are lost, late or wrong; partitions are added, and a producer writes all along. What is
+broken heals after a while. ``group_watch`` judges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.virtual.group_watch import GROUP, GroupWatch
 MOST_MEMBERS = 4
 MOST_PARTITIONS = 6
 PRODUCER_LEARNS = 3.0
-"""Seconds in which the producer hears of new partitions, unless nobody tells it."""
+"""Seconds within which the producer learns of new partitions from metadata refreshes alone."""
 APIS = (
     "JoinGroup",
     "SyncGroup",
@@ -48,11 +48,11 @@ REFUSALS: dict[str, tuple[ErrorCode, ...]] = {
     "FindCoordinator": (ErrorCode.COORDINATOR_NOT_AVAILABLE,),
     "Fetch": (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR),
 }
-"""Answers to requests that are not carried out; none of them says that a member is none."""
+"""Error responses to requests that are not processed; none of them denies the membership."""
 
 
 class GroupMoves:
-    """Draws what happens next, and lets it happen.
+    """Draws the next operation and carries it out.
 
     Args:
         cluster: Started, with the topics of ``plan``.
@@ -61,7 +61,7 @@ class GroupMoves:
         watch: For the members.
         net: The way there.
         rng: Decides.
-        say: Is told what happens, for the trace.
+        say: Called with a line for the trace about what happens.
 
     Attributes:
         players: The members that are alive.
@@ -137,7 +137,7 @@ class GroupMoves:
                 await self._cluster.restart(node_id, in_sync_within=0)
 
     async def step(self) -> None:
-        """One operation."""
+        """Carry out one operation."""
         move = self._rng.choices(list(self._moves), list(self._moves.values()))[0]
         name = move.__name__.strip("_")  # type: ignore[attr-defined]
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -155,7 +155,7 @@ class GroupMoves:
         task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait for all that goes on beside."""
+        """Wait for everything that goes on in the background."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -175,7 +175,7 @@ class GroupMoves:
     # Members
 
     async def join(self) -> None:
-        """One more member, if there is room."""
+        """Add one more member, below the maximum."""
         if len(self.players) >= MOST_MEMBERS:
             return
         instance_id = None
@@ -228,7 +228,7 @@ class GroupMoves:
             self._taken.discard(player.instance_id)
 
     def _freeze_member(self) -> None:
-        """Neither side hears of the other, and what is asked meanwhile is lost."""
+        """Neither side receives anything, and requests sent meanwhile are lost."""
         player = self._any_player()
         if player is not None:
             seconds = self._rng.choice((0.2, 0.6, 2.0, 4.0))
@@ -237,14 +237,14 @@ class GroupMoves:
             self._later(self._wait(seconds, lambda: self._cluster.faults.remove(fault)))
 
     def _suspend_member(self) -> None:
-        """What it asks arrives much later."""
+        """Its requests arrive much later."""
         player = self._any_player()
         if player is not None:
             seconds = self._rng.choice((0.2, 0.6, 2.0))
             self._say(f"{player.name} is suspended for {seconds} s")
             api = self._rng.choice((None, "OffsetCommit", "JoinGroup", "OffsetFetch"))
             if self._plan.static and api != "OffsetFetch":
-                api = "OffsetCommit"  # a JoinGroup that outlives its sender fences who comes next
+                api = "OffsetCommit"  # a JoinGroup that outlives its sender fences the next one
             after = api is not None and self._rng.random() < 0.5
             fault = self._cluster.faults.hold(api, times=None, after=after, client_id=player.name)
             self._later(self._wait(seconds, lambda: self._cluster.faults.remove(fault)))
@@ -333,7 +333,7 @@ class GroupMoves:
     def _learn(self, topic: str, count: int) -> None:
         self._known[topic] = max(self._known[topic], count)
 
-    # Answers and the way there
+    # Responses and the network
 
     def _lose_answers(self) -> None:
         api, times = self._rng.choice(APIS), self._rng.choice((1, 1, 3))
@@ -348,7 +348,7 @@ class GroupMoves:
 
     def _delay(self) -> None:
         api, after = self._rng.choice(APIS), self._rng.random() < 0.5
-        after = after or (self._plan.static and api == "JoinGroup")  # as for who is suspended
+        after = after or (self._plan.static and api == "JoinGroup")  # as for a suspended process
         seconds = self._rng.choice((0.05, 0.2, 0.6, 1.5))
         self._say(f"{api} takes {seconds} s {after=}")
         self._cluster.faults.delay(api, seconds, after=after, times=self._rng.choice((1, 3)))

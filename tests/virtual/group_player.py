@@ -1,8 +1,8 @@
 """One member of the group in a run of ``group_run.py``: a consumer and its user, by chance.
 
 ``Player`` reads in one of three ways, takes its time over what it is handed, commits in one of five
-ways, and tells the ``GroupWatch`` of everything. What a consumer promises its user is checked here;
-what the members promise each other, there.
+ways, and reports everything to the ``GroupWatch``. What a consumer promises its user is checked
+here; what the members promise each other, there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Player(Member):
 
     Attributes:
         good_at: When a call of it last ended without an error.
-        stalls: How often it was told of a stall.
+        stalls: How often a stall was reported to it.
         errors: How often a call of it failed.
     """
 
@@ -98,7 +98,7 @@ class Player(Member):
                 self._complain(error)
             await asyncio.sleep(0.1)
         except FencedInstanceId:
-            # A coordinator that crashed doesn't know it by its latest id: somebody starts it again.
+            # A coordinator that crashed doesn't know its latest id: the test has to start it again.
             self._say(f"  {self.name} is fenced")
             self._fenced = True
         except kclient.KafkaError as error:
@@ -131,7 +131,7 @@ class Player(Member):
         return Stint(offset)
 
     def _works_on(self, partition: TopicPartition) -> bool:
-        """A partition is given up once nobody works on it, unless that takes too long."""
+        """A partition is released once no work on it is left, unless that takes too long."""
         now = asyncio.get_running_loop().time()
         if self._careless or now - self._handed_at >= self._plan.patience * 0.99:
             return False
@@ -186,7 +186,7 @@ class Player(Member):
             self._all_finished()
 
     def _take(self, found: Iterable[tuple[TopicPartition, int, bytes, Any]]) -> None:
-        """These were handed over, in this order."""
+        """Check that these were handed over, in this order."""
         self._handed_at = asyncio.get_running_loop().time()
         for partition, offset, value, _ in found:
             stint = self.owned.get(partition)
@@ -202,7 +202,7 @@ class Player(Member):
             self._watch.took(self.name, partition, offset, value)
 
     def _all_finished(self) -> None:
-        """All that was handed over is."""
+        """Record all that was handed over as finished."""
         for partition, stint in self._busy.items():
             if stint.end is not None:
                 self._watch.done(partition, stint.end)
@@ -244,7 +244,7 @@ class Player(Member):
         self.commit_nowait(None)
 
     def _finish(self, record: Any) -> None:
-        """The work on this one, and those before it, is done."""
+        """Record that the work on this one, and those before it, is done."""
         self._watch.done(record.topic_partition, record.offset + 1)
 
     async def _commit(self, what: Any) -> None:
@@ -265,12 +265,12 @@ class Player(Member):
         task.add_done_callback(self._commits.discard)
 
     def _is_over(self, record: Any) -> bool:
-        """It was handed over in an earlier stint: to commit it now would be to go back."""
+        """Whether it was handed over in an earlier stint: committing it now would go back."""
         stint = self.owned.get(record.topic_partition)
         return stint is None or stint.next <= record.offset
 
     async def _told(self, outcome: Awaitable[None], wanted: dict[TopicPartition, int]) -> None:
-        """Wait for the outcome of a commit, and see whether it is true."""
+        """Wait for the outcome of a commit, and check whether it is true."""
         try:
             await outcome
         except kclient.KafkaError as error:
@@ -299,11 +299,11 @@ class Player(Member):
     # What may be done to it
 
     def may_commit(self) -> bool:
-        """It commits by hand, and is there."""
+        """Whether it commits by hand, and is in the group."""
         return self._plan.committing != "auto" and not self.dead and not self._leaving
 
     def commit_often(self) -> None:
-        """Commits on top of its own."""
+        """Commit on top of its own commits."""
         if self.may_commit() and self.owned and not self._busy:
             for _ in range(self._rng.randint(2, 5)):
                 self.commit_nowait(None)
@@ -312,7 +312,7 @@ class Player(Member):
         """Read nothing for a while: leave the group, and come back."""
         self._careless = True
         with contextlib.suppress(kclient.KafkaError):
-            self._all_finished()  # who unsubscribes says so
+            self._all_finished()  # the unsubscribe is recorded
             await self.consumer.unsubscribe()
             await asyncio.sleep(seconds)
             self.consumer.subscribe(*self._plan.topics)

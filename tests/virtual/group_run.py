@@ -2,7 +2,8 @@
 
 ``run(seed)`` makes a cluster of three brokers, a producer, and a group whose members come and go,
 lets ``GroupMoves`` do 500 things to them while a ``GroupWatch`` looks on, heals all, and waits
-until every record was read and everybody is well. A seed gives the same run every time; to see one:
+until every record was read and every member is well. A seed gives the same run every time; to see
+one:
 
     python -m tests.virtual.group_run --seed 12 --trace
 """
@@ -31,9 +32,12 @@ LIMIT = 2_000.0
 """Virtual seconds that a run may take; a healthy one takes about a minute."""
 SESSION, PATIENCE, REQUEST = 1.2, 2.4, 1.0
 SETTLING = SESSION + 3 * PATIENCE + 5.0
-"""Virtual seconds after healing in which all must be read, and everybody well. The group waits for
-dead members in a rebalance that goes on, for the assignment of a dead leader in the next, and once
-more for those who tried in vain; the rest is for requests and back-offs that began before."""
+"""Virtual seconds after healing in which all must be read, and every member well.
+
+The group waits for dead members in a rebalance in progress, for the assignment of a dead leader in
+the next, and once more for those that tried in vain; the rest is for requests and back-offs that
+began before.
+"""
 PHASE = 50
 """Operations of a calm, and of the storm that follows."""
 SHOWN = 3
@@ -51,13 +55,13 @@ STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperativ
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         operations: How many were done.
         counts: What happened, by name.
         failures: What should not have been.
-        trace: What happened, where that was asked for.
+        trace: What happened, where that was requested.
     """
 
     seed: int
@@ -67,7 +71,7 @@ class Outcome:
     trace: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """For people."""
+        """Describe the outcome for people."""
         shown = "\n  ".join(self.failures[:SHOWN])
         return f"seed {self.seed}, after {self.operations} operations:\n  {shown}"
 
@@ -189,7 +193,7 @@ class Scene:
     async def _settle(
         self, cluster: Cluster, moves: GroupMoves, watch: GroupWatch, producer: Any
     ) -> None:
-        """Everybody must be well again, and all be read."""
+        """Check that every member is well again, and all is read."""
         loop, players = asyncio.get_running_loop(), moves.players
         healed = loop.time()
         await producer.flush()  # what is written later would count as not read
@@ -238,7 +242,7 @@ def run(
 
 @dataclass(slots=True)
 class Totals:
-    """Of many runs."""
+    """The totals of many runs."""
 
     runs: int = 0
     operations: int = 0
@@ -246,7 +250,7 @@ class Totals:
     failures: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one in."""
+        """Add the outcome of one run."""
         self.runs += 1
         self.operations += outcome.operations
         longest = self.counts.pop("longest settling, ms", 0)
@@ -275,7 +279,7 @@ def run_many(
 
 
 def main(arguments: Sequence[str] | None = None, scene: type[Scene] = Scene) -> int:
-    """Run seeds, and say what came of them."""
+    """Run seeds, and print what came of them."""
     parser = argparse.ArgumentParser(description=run.__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--count", type=int, default=1, help="how many, one after the other")

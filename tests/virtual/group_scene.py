@@ -1,4 +1,4 @@
-"""What the tests of consumers in groups on virtual time share: members, and what they were told.
+"""What the tests of groups on virtual time have in common: members, and what they received.
 
 ``Reader`` is one consumer in the group with a task that polls, and a diary of its rebalances and
 records. Used by the tests of this folder only.
@@ -97,7 +97,7 @@ class Reader:
 
     @property
     def owned(self) -> list[int]:
-        """The partitions that its callbacks say are its own, by index."""
+        """The indexes of the partitions that it owns by its callbacks."""
         own: set[TopicPartition] = set()
         for what, partitions in self.diary:
             own = own | set(partitions) if what == "assigned" else own - set(partitions)
@@ -105,7 +105,7 @@ class Reader:
 
     @property
     def seen(self) -> int:
-        """How many records it was given."""
+        """How many records it received."""
         return sum(map(len, self.offsets.values()))
 
     def told(self, what: str) -> list[list[int]]:
@@ -114,7 +114,7 @@ class Reader:
 
 
 async def settled(*readers: Reader, partitions: int = 4, seconds: float = 60.0) -> None:
-    """Wait until the readers have all partitions among them, each once, and each reader some."""
+    """Wait until each partition belongs to exactly one reader, and each reader has some."""
 
     def done() -> bool:
         owned = sorted(index for one in readers for index in one.owned)

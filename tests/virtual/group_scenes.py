@@ -1,8 +1,9 @@
-"""A consumer in a group whose calls are cancelled: the scenes of it, for the cancellation tests.
+"""Scenes with a consumer in a group whose calls are cancelled, for the cancellation tests.
 
-As those of ``scenes``, in states that only a member knows: a rebalance is under way, its
-coordinator moves, or says nothing for a while. Each partition's records come in order and none is
-left out; again come at most those of the latest call, and only where partitions were assigned anew.
+As those of ``scenes``, in states that only a member knows: a rebalance is in progress, its
+coordinator moves, or does not respond for a while. Each partition's records come in order and none
+is left out; again come at most those of the latest call, and only where partitions were assigned
+again.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ SETTINGS: dict[str, Any] = {
     "retry_backoff_max": 0.05,
 }
 FROZEN = 0.3
-"""Seconds for which a coordinator says nothing."""
+"""Seconds for which a coordinator does not respond."""
 STUCK = 5.0
-"""Seconds in which a commit that nobody waits for any more must be done."""
+"""Seconds in which a commit without a waiter must be done."""
 ALL = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
 
 
 class GroupState(enum.Enum):
-    """Of the world, when the call is made."""
+    """State of the world when the call is made."""
 
     HEALTHY = "all is well"
     RETRYING = "coordinators refuse some requests, and lose a connection"
@@ -85,7 +86,7 @@ class ConsumerInGroupScene(ConsumerScene):
         self._floor = dict.fromkeys(range(PARTITIONS), 0)
         self._assigned_anew = set(range(PARTITIONS))
         self._unread = set(range(PARTITIONS))
-        """Since it was assigned: what was read last before may be handed over again."""
+        """Partitions without a record since they were assigned: the last ones may come again."""
 
     def make_client(self) -> Any:
         self._assigned(ALL)
@@ -102,7 +103,7 @@ class ConsumerInGroupScene(ConsumerScene):
         self._assigned_anew.update(partition.partition for partition in partitions)
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        # Who closes or unsubscribes doesn't wait for the user: what comes then may come too late.
+        # A close or an unsubscribe doesn't wait for the user: what comes then may come too late.
         came = not self.hasty and not self.client._engine.polled_records.outstanding
         for _, partition in partitions:
             self._unread.add(partition)
@@ -136,7 +137,7 @@ class ConsumerInGroupScene(ConsumerScene):
     async def set_up(self) -> None:
         self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=2)
         await self.fill()
-        await asyncio.sleep(0.01)  # that connections of the filling are gone has come to brokers
+        await asyncio.sleep(0.01)  # until brokers notice that the filling's connections are closed
         self.client = self.make_client()
         if self.starts and self.state is not GroupState.BOOTSTRAPPING:
             await self.client.start()
@@ -211,7 +212,7 @@ class ConsumerInGroupScene(ConsumerScene):
         await super().close()
 
     async def commit(self, what: Any, expected: dict[TopicPartition, int]) -> None:
-        """Commit, and expect that this is committed in the end, whoever waits for it."""
+        """Commit, and expect that this is committed in the end, even if the wait is cancelled."""
         self.expected = expected
         await self.client.commit(what)
 
@@ -226,7 +227,7 @@ class StartingConsumerInGroupScene(ConsumerInGroupScene):
 
 
 async def poll_for_nothing(scene: ConsumerInGroupScene) -> None:
-    """All is paused, unless it is assigned anew meanwhile."""
+    """Everything is paused, unless it is assigned again meanwhile."""
     scene.client.pause()
     scene.take(await scene.client.poll(timeout=0.02))
 
@@ -261,14 +262,14 @@ async def run(scene: ConsumerInGroupScene) -> None:
 
 
 async def commit(scene: ConsumerInGroupScene) -> None:
-    """All that was handed over."""
+    """Commit all that was handed over."""
     known = {key: value for key, value in scene.client.positions().items() if value is not None}
     read = {key: value for key, value in known.items() if scene.got[key.partition]}
     await scene.commit(None, read)
 
 
 async def commit_of_a_record(scene: ConsumerInGroupScene) -> None:
-    """Of one that was handed over by the call before."""
+    """Commit a record that was handed over by the call before."""
     records = await scene.client.poll(2, timeout=None)
     scene.take(records)
     last = records[-1]
@@ -285,7 +286,7 @@ async def commit_of_offsets(scene: ConsumerInGroupScene) -> None:
 
 
 async def committed(scene: ConsumerInGroupScene) -> None:
-    """What anybody can ask."""
+    """Queries that need no assignment."""
     found = await scene.client.committed(ALL)
     assert found.keys() == set(ALL)
 

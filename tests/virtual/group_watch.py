@@ -1,7 +1,7 @@
-"""What must hold in a group whatever breaks: ``GroupWatch`` hears of all and says what is wrong.
+"""What must hold in a group whatever breaks: ``GroupWatch`` gathers the facts and judges them.
 
-The members of ``group_player`` tell what they own, are handed and have finished; the brokers' own
-table of offsets, read where they write it, tells what is committed, in the true order. Used by
+The members of ``group_player`` report what they own, are handed and have finished; the brokers' own
+table of offsets, read where they write it, shows what is committed, in the true order. Used by
 ``group_run``; it changes nothing.
 """
 
@@ -21,21 +21,23 @@ from kclient.types import TopicPartition
 
 GROUP = "audit"
 LONGEST_DOUBT = 1.25
-"""Sessions for which somebody whom the group has put out may not know it: one in which no broker
-can be reached, and what its callbacks take."""
+"""Sessions for which a member that the group has removed may not know it.
+
+That is one in which no broker can be reached, and the time of its callbacks.
+"""
 
 
 class GroupWatch:
-    """Looks on.
+    """Checks the group.
 
     Args:
         cluster: Started or not.
         topics: Those that the group reads.
         session: Seconds of a session.
-        say: Is told of what happens, for the trace.
+        say: Called with a line for the trace about what happens.
 
     Attributes:
-        failures: What should not have been, in words.
+        failures: What should not have been, as text.
         committed: By partition, the offset that the group has committed.
         finished: By partition, up to where the users' work is done.
         handed: By partition, up to where records were handed over.
@@ -63,14 +65,14 @@ class GroupWatch:
         self.again = 0
 
     def fail(self, text: str) -> None:
-        """Something is wrong."""
+        """Record a failure."""
         self._say(f"WRONG: {text}")
         self.failures.append(f"{asyncio.get_running_loop().time():.3f}: {text}")
 
-    # Who owns what
+    # Ownership
 
     def assigned(self, name: str, member_id: str, partition: TopicPartition) -> None:
-        """The callback of this member says that it has got the partition."""
+        """Record that this member was assigned the partition."""
         owners = self._owners.setdefault(partition, {})
         if name in owners:
             self.fail(f"{name} is given {partition}, which it has")
@@ -83,29 +85,29 @@ class GroupWatch:
         owners[name] = member_id
 
     def begins_to_release(self, name: str, partition: TopicPartition) -> None:
-        """The member knows that it has to give it up."""
+        """Record that the member knows that it has to release it."""
         self._releasing.add((partition, name))
         self._put_out.pop((partition, name), None)
 
     def released(self, name: str, partition: TopicPartition) -> None:
-        """The member has it no more."""
+        """Record that the member no longer owns it."""
         if self._owners.get(partition, {}).pop(name, None) is None:
             self.fail(f"{name} gives {partition} up, and didn't have it")
         self._releasing.discard((partition, name))
         self._put_out.pop((partition, name), None)
 
     def forget(self, name: str) -> None:
-        """The member is dead."""
+        """Record that the member is dead."""
         for partition, owners in self._owners.items():
             owners.pop(name, None)
             self._put_out.pop((partition, name), None)
 
     def owners(self, partition: TopicPartition) -> list[str]:
-        """Who believes to have it."""
+        """The members that believe they own it."""
         return list(self._owners.get(partition, ()))
 
     def members(self) -> set[str] | None:
-        """The ids of those whom the coordinator counts in; None while there is nobody to ask."""
+        """The member ids that the coordinator has; None while there is no coordinator."""
         node_id = self._cluster.coordinator(GROUP)
         if node_id < 0 or not self._cluster.brokers[node_id].running:
             return None
@@ -116,7 +118,7 @@ class GroupWatch:
         return set() if group is None else set(group.members)
 
     def look(self) -> None:
-        """After each operation."""
+        """Check that no removed member believes for too long that it owns a partition."""
         now = asyncio.get_running_loop().time()
         for (partition, name), since in list(self._put_out.items()):
             if now - since > LONGEST_DOUBT * self._session:
@@ -126,11 +128,11 @@ class GroupWatch:
     # Records
 
     def start_of(self, partition: TopicPartition) -> int:
-        """Where whoever is given it now must begin."""
+        """The offset at which its next owner must begin."""
         return self.committed.get(partition, 0)
 
     def took(self, name: str, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A record was handed over."""
+        """Record that a record was handed over."""
         end = self.handed.get(partition, 0)
         if offset > end:
             self.fail(f"{name}: {partition}@{offset} is handed over, and nobody was given {end}")
@@ -142,13 +144,13 @@ class GroupWatch:
             self.fail(f"{name}: {partition}@{offset} is {value!r}, and was {known!r} before")
 
     def done(self, partition: TopicPartition, end: int) -> None:
-        """A user has finished its work up to there."""
+        """Record that a user has finished its work up to there."""
         self.finished[partition] = max(self.finished.get(partition, 0), end)
 
     # Commits
 
     def commit(self, partition: TopicPartition, offset: int) -> None:
-        """The group's offset is this from now on."""
+        """Record that the group's offset is this from now on."""
         before = self.committed.get(partition, 0)
         if offset != before:
             self.commits += 1
@@ -161,7 +163,7 @@ class GroupWatch:
         self.committed[partition] = offset
 
     def acknowledged(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """The user was told that these are committed."""
+        """Record that these were acknowledged to the user as committed."""
         for partition, offset in offsets.items():
             if self.committed.get(partition, 0) < offset:
                 known = self.committed.get(partition, 0)
@@ -169,7 +171,7 @@ class GroupWatch:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear of what brokers write into their tables of offsets."""
+        """Receive what brokers write into their tables of offsets."""
         load, commit = Shard.load, Offsets.commit
         loading: list[Shard] = []
 
@@ -198,7 +200,7 @@ class GroupWatch:
     # The end
 
     def missing(self) -> list[str]:
-        """Partitions of which somebody was not given all."""
+        """Partitions of which some records were handed to no member."""
         return [
             f"{topic}-{index}: {self.handed.get(TopicPartition(topic, index), 0)} of {end}"
             for topic in self.topics
@@ -208,7 +210,7 @@ class GroupWatch:
         ]
 
     def look_at_end(self) -> None:
-        """All was read: it is what is in the logs."""
+        """Check that all was read: it is what is in the logs."""
         for topic in self.topics:
             for index in range(self._cluster.partition_count(topic)):
                 partition = TopicPartition(topic, index)

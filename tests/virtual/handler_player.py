@@ -48,7 +48,7 @@ class HandlerWatch(GroupWatch):
         self._done: dict[TopicPartition, set[int]] = {}
 
     def finish(self, partition: TopicPartition, offset: int) -> None:
-        """Nothing more is to be done for this record."""
+        """Record that nothing more is to be done for this record."""
         done = self._done.setdefault(partition, set())
         done.add(offset)
         end = self.finished.get(partition, 0)
@@ -57,7 +57,7 @@ class HandlerWatch(GroupWatch):
         self.done(partition, end)
 
     def called(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A handler was called."""
+        """Record that a handler was called."""
         if self.values.setdefault((partition, offset), value) != value:
             self.fail(f"{partition}@{offset} is {value!r}, and was something else before")
         if offset in self._done.get(partition, ()):
@@ -149,7 +149,7 @@ class HandlerPlayer(Member):
 
     @property
     def good_at(self) -> float:
-        """When it was last seen to be well: now, as long as it runs."""
+        """The time when it was last seen to be well: now, as long as it runs."""
         alive = self._run is not None and not self._run.done()
         return asyncio.get_running_loop().time() if alive else -1.0
 
@@ -199,7 +199,7 @@ class HandlerPlayer(Member):
                 self._watch.fail(f"{self.name}: handlers of {busy} outlive their run")
 
     def interrupt(self) -> None:
-        """The run is cancelled, and begins again."""
+        """Cancel the run, which begins again."""
         if self._run is not None:
             self._run.cancel()
 
@@ -232,7 +232,7 @@ class HandlerPlayer(Member):
         self.finish(partition, offset, spell)
 
     def finish(self, partition: TopicPartition, offset: int, spell: Spell | None) -> None:
-        """The record is finished; before anybody else can know."""
+        """Record that the record is finished, before any other member can know."""
         if self.dead:
             return
         self._watch.finish(partition, offset)
@@ -242,7 +242,7 @@ class HandlerPlayer(Member):
                 del spell.open[line]
 
     def _line(self, record: Any) -> object:
-        """What it must not overtake."""
+        """The records that it must not overtake."""
         if self._ordering == "none":
             return record.offset
         return record.key if self._ordering == "key" else "all"

@@ -27,7 +27,7 @@ from tests.virtual.handler_player import (
 
 
 class HandlerMoves(GroupMoves):
-    """What happens to them."""
+    """Operations with their weights."""
 
     def __init__(self, cluster: Cluster, plan: HandlerPlan, *args: Any) -> None:
         super().__init__(cluster, plan, *args)
@@ -39,7 +39,7 @@ class HandlerMoves(GroupMoves):
             moves[self._interrupt] = 2
 
     async def join(self) -> None:
-        """One more member, if there is room."""
+        """Add one more member, below the maximum."""
         if len(self.players) >= MOST_MEMBERS:
             return
         self._named += 1

@@ -1,4 +1,4 @@
-"""A function of the user's that doesn't end, or not before it is let on."""
+"""A function of the user's that doesn't end, or not before it is released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.virtual.consumer_scene import the_loop
 
 
 class Hanging:
-    """Waits until it is let on, also where it is cancelled if it is ``stubborn``.
+    """Waits until it is released, also where it is cancelled if it is ``stubborn``.
 
     Attributes:
         began: When; None before that.

@@ -1,7 +1,7 @@
-"""What the tests of group members on virtual time share: hosts that remember, and a scene of them.
+"""What the tests of group members on virtual time have in common: recording hosts, and a scene.
 
-``Worker`` is a host of a membership: each of its calls is written down with the time. Its leader
-gives every member the name of its share. Used by the tests of this folder only.
+``Worker`` is a host of a membership: it records each of its calls with the time. Its leader assigns
+every member that member's name. Used by the tests of this folder only.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SETTINGS: dict[str, Any] = {
 
 
 class Worker:
-    """A member of the group, and what it was told.
+    """A member of the group, and the calls that it received.
 
     Attributes:
-        told: (what, detail), in order.
-        at: When each was told.
+        told: (call, detail), in order.
+        at: When each call came.
         slow: By call, what to await in it.
         share: The latest assignment; None where there is none.
-        wrong: What ``assign`` answers instead.
-        useless: What ``assigned`` answers.
+        wrong: What ``assign`` returns instead.
+        useless: What ``assigned`` returns.
         failure: What ``failed`` was given.
         troubles: What ``on_join_refused`` was given.
     """
@@ -129,28 +129,28 @@ class Worker:
 
     @property
     def calls(self) -> list[str]:
-        """What it was told, without details."""
+        """The calls that it received, without details."""
         return [what for what, _ in self.told]
 
     def count(self, what: str) -> int:
-        """How often it was told."""
+        """How often it received that call."""
         return self.calls.count(what)
 
     @property
     def state(self) -> MemberState:
-        """Of the membership."""
+        """The state of the membership."""
         return self.member.state
 
     @property
     def stable(self) -> bool:
-        """It is in the group and has been told what it gets."""
+        """Whether it is in the group and has received its assignment."""
         return self.state is MemberState.STABLE and self.share is not None
 
 
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until ``condition`` holds; it is looked at every ten virtual milliseconds, later less.
+    """Wait until ``condition`` holds; check it every ten virtual milliseconds, later less often.
 
-    After half a second looks are a fiftieth of the time that has passed apart, 100 ms at most.
+    After half a second the time between checks is a fiftieth of the time passed, 100 ms at most.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -160,7 +160,7 @@ async def until(condition: Callable[[], object], seconds: float = 120.0) -> None
 
 
 def settled(workers: Sequence[Worker]) -> bool:
-    """All are in the same generation."""
+    """Wait until all are in the same generation."""
     generations = {w.member.generation.generation_id for w in workers if w.member.generation}
     return all(w.stable for w in workers) and len(generations) == 1
 

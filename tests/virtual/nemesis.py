@@ -1,8 +1,8 @@
-"""What breaks while the workload runs: brokers, connections, the way between, and answers.
+"""What breaks while the workload runs: brokers, connections, the network, and responses.
 
 ``simulation`` runs one ``Nemesis`` beside the workload and calls ``heal`` at its end. Each fault is
-noted in the history. What is broken mends itself after a while, and after some faults all is mended
-for a moment, so that runs get somewhere; in between, all brokers may be down at once.
+noted in the history. What is broken heals after a while, and after some faults all is healed for a
+moment, so that runs get somewhere; in between, all brokers may be down at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ REFUSALS = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
 )
-"""Answers to a Produce that was not carried out."""
+"""Error responses to a Produce that was not processed."""
 REGRETS = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
-"""Answers to a Produce that was carried out all the same."""
+"""Error responses to a Produce that was processed all the same."""
 DENIALS = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-"""Answers to a Produce that was not carried out, by a broker that has lost track of producers."""
+"""Error responses to an unprocessed Produce, by a broker that has lost its producer state."""
 TROUBLES = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.FENCED_LEADER_EPOCH,
 )
-"""Answers to a Fetch."""
+"""Error responses to a Fetch."""
 SESSION_TROUBLES = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
@@ -102,7 +102,7 @@ class Nemesis:
             await asyncio.sleep(self._seconds(0.1, 2.0))
 
     async def heal(self) -> None:
-        """Mend everything that was broken on purpose; the weather stays."""
+        """Heal everything that was broken on purpose; the run's own network settings stay."""
         for task in list(self._repairs):
             task.cancel()
         await asyncio.gather(*self._repairs, return_exceptions=True)
@@ -153,7 +153,7 @@ class Nemesis:
             self._cluster.add_partitions(topic, self._cluster.partition_count(topic) + 1)
             self._history.note(f"one more partition of {topic}")
 
-    # The way there.
+    # The network.
 
     async def _cut(self) -> None:
         address = self._rng.choice((None, *self._addresses()))
@@ -209,7 +209,7 @@ class Nemesis:
     async def _heal_address(self, address: str) -> None:
         self._net.heal(address)
 
-    # Answers.
+    # Responses.
 
     async def _lose_answers(self) -> None:
         faults, api = self._cluster.faults, self._rng.choice(("Produce", "Produce", "Fetch"))

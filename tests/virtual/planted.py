@@ -101,7 +101,7 @@ def waiting_batches_are_renumbered_backwards(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_start_over_when_a_leader_moves(patch: pytest.MonkeyPatch) -> None:
-    """The new leader takes new records for repeated ones, and says yes (librdkafka before 1.9)."""
+    """The new leader takes new records for repeats, and acknowledges (librdkafka before 1.9)."""
     update_leaders = Accumulator.update_leaders
 
     def planted(self: Accumulator, topic: TopicQueues) -> None:
@@ -152,7 +152,7 @@ def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:
-    """Records are told the offset of their neighbour."""
+    """Records report the offset of their neighbour."""
 
     class Planted(BatchOutcome):
         def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
@@ -162,7 +162,7 @@ def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_go_to_the_wrong_partition(patch: pytest.MonkeyPatch) -> None:
-    """They are taken in the order in which the batches were sent, whatever they say."""
+    """They are taken in the order in which the batches were sent, whichever partition they name."""
     answers = BatchRequest.answers
 
     def planted(self: BatchRequest, response: Any) -> dict[ProducerBatch, PartitionResponse]:
@@ -173,7 +173,7 @@ def answers_go_to_the_wrong_partition(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_may_be_written_is_said_not_to_be(patch: pytest.MonkeyPatch) -> None:
-    """A request that was not answered counts as one that was not sent."""
+    """A request without a response counts as one that was not sent."""
     failed = ProduceResponseHandler._failed
 
     def planted(self: ProduceResponseHandler, batch: ProducerBatch, *rest: Any) -> None:
@@ -184,7 +184,7 @@ def what_may_be_written_is_said_not_to_be(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_batch_is_given_up_in_silence(patch: pytest.MonkeyPatch) -> None:
-    """Nobody who waits for it is told."""
+    """Its waiters are never notified."""
 
     class Planted(BatchOutcome):
         def fail(self, error: Any, record_errors: Any = None) -> None:
@@ -210,7 +210,7 @@ def the_position_moves_before_the_hand_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_answer_to_an_old_question_is_taken(patch: pytest.MonkeyPatch) -> None:
-    """A fetch that was under way when the user sought brings what lay behind the old position."""
+    """A fetch that is in flight during a seek brings what lay behind the old position."""
     read = FetchResponseReader.read
 
     def planted(self: FetchResponseReader, state: Any, ask: Any, *rest: Any) -> None:

@@ -33,12 +33,12 @@ def the_high_watermark_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_follower_keeps_what_its_leader_never_had(patch: pytest.MonkeyPatch) -> None:
-    """It doesn't cut its log back where the logs part, and says that it has no epochs."""
+    """It doesn't cut its log back where the logs diverge, and claims to have no epochs."""
     patch.setattr(Replica, "last_fetched_epoch", property(lambda self: -1))
 
 
 def a_follower_is_in_sync_before_it_caught_up(patch: pytest.MonkeyPatch) -> None:
-    """Whoever fetches at all joins the ISR."""
+    """Any follower that fetches joins the ISR."""
 
     def planted(
         self: Replica, alive: Iterable[int], asking: int | None = None
@@ -80,7 +80,7 @@ def a_controller_that_was_replaced_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_restart_forgets_the_tail(patch: pytest.MonkeyPatch) -> None:
-    """A broker that comes back has lost its last batch, and says nothing."""
+    """A broker that comes back has lost its last batch, and does not report it."""
     listen = Broker.listen
 
     async def planted(self: Broker, *where: Any) -> None:

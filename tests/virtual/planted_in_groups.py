@@ -42,7 +42,7 @@ def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_waits_for_the_user(patch: pytest.MonkeyPatch) -> None:
-    """Partitions are given up while their records are being worked on."""
+    """Partitions are released while their records are being worked on."""
 
     async def planted(
         self: PolledRecords, partitions: Collection[TopicPartition], deadline: float
@@ -53,7 +53,7 @@ def nobody_waits_for_the_user(patch: pytest.MonkeyPatch) -> None:
 
 
 def records_go_on_while_partitions_are_given_up(patch: pytest.MonkeyPatch) -> None:
-    """The user comes to rest, and is handed more in the same moment."""
+    """The user settles, and is handed more in the same moment."""
 
     def planted(self: Subscription, states: Iterable[PartitionState]) -> None:
         self.recall()
@@ -88,7 +88,7 @@ def committed_offsets_are_kept_for_the_next_time(patch: pytest.MonkeyPatch) -> N
 
 
 def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
-    """Whoever reaches no broker goes on with what others have got."""
+    """A member that reaches no broker goes on with partitions that others own by now."""
 
     def planted(self: Heartbeats) -> None:
         self.timer.answered(self._core.clock.now())
@@ -97,7 +97,7 @@ def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
 
 
 def partitions_are_kept_while_the_group_is_joined(patch: pytest.MonkeyPatch) -> None:
-    """An eager member gives up what it lost only once it hears of its new share."""
+    """An eager member releases what it lost only once it receives its new assignment."""
 
     async def planted(self: Rebalancer, deadline: float) -> None:
         self._leader_assignment.resign()
@@ -106,7 +106,7 @@ def partitions_are_kept_while_the_group_is_joined(patch: pytest.MonkeyPatch) -> 
 
 
 def who_gave_partitions_up_does_not_join_again(patch: pytest.MonkeyPatch) -> None:
-    """A cooperative rebalance is over when half of it is done: nobody gets them."""
+    """A cooperative rebalance is over when half of it is done: no member gets the partitions."""
     rejoin = Membership.rejoin
 
     def planted(self: Membership, reason: str) -> None:
@@ -138,7 +138,7 @@ def a_partition_is_asked_of_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_request_is_never_over(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks broker 2 waits for something that never comes."""
+    """Fetches from broker 2 wait for something that never comes."""
     fetch = Fetcher._fetch
 
     async def planted(self: Fetcher, queue: BrokerQueue, now: float) -> None:

@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Pool:
-    """Gives everybody the sorted list of all members' metadata, and remembers what it was told.
+    """Assigns every member the sorted list of all members' metadata, and records its calls.
 
     Attributes:
         told: Names of what was called, in order.

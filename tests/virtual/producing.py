@@ -1,4 +1,4 @@
-"""One producer's share of the workload: sends of every kind, taken down in the history.
+"""One producer's part of the workload: sends of every kind, recorded in the history.
 
 ``simulation`` makes one per producer and has it do ``steps`` operations. What is done, and when,
 comes from its own random source, so that it doesn't depend on the others'.
@@ -105,7 +105,7 @@ class ProducerWorker:
             self._start(self._record())
 
     async def _burst(self) -> None:
-        """Many records for one partition at once: several batches under way, and full memory."""
+        """Many records for one partition at once: several batches in flight, and full memory."""
         topic = self._rng.choice(list(self._topics))
         partition = self._rng.randrange(self._topics[topic])
         for n in range(self._rng.randrange(8, 20)):

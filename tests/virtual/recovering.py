@@ -1,6 +1,6 @@
-"""What the tests of a producer's recovery share: producers behind a ``Wire``, and their outcomes.
+"""Common parts of the tests of a producer's recovery: producers behind a ``Wire``, and outcomes.
 
-Used by the pitfalls of producers and by the matrix of lost answers. Judges nothing but what must
+Used by the pitfalls of producers and by the matrix of lost responses. Judges nothing but what must
 hold in every test.
 """
 
@@ -26,18 +26,18 @@ BATCH_EACH: dict[str, Any] = {
 }
 """One record fills a batch."""
 IMPATIENT: dict[str, Any] = {"delivery_timeout": 5.0, "request_timeout": 60.0}
-"""Batches are given up while they are under way."""
+"""Batches expire while they are in flight."""
 
 
 @asynccontextmanager
 async def wired(
     cluster: Cluster, **settings: Any
 ) -> AsyncIterator[tuple[Wire, kclient.Producer[Any, Any]]]:
-    """A producer behind a wire; in the end it is seen whether numbers meant one record each."""
+    """A producer behind a wire; at the end, check that each number meant one record."""
     wire = Wire(cluster)
     async with kclient.Producer(cluster.bootstrap, **{**BATCH_EACH, **settings}) as producer:
         yield wire, producer
-    await asyncio.sleep(0.1)  # a dial that was under way ends at the wire, which wants a broker
+    await asyncio.sleep(0.1)  # a dial in progress ends at the wire, which wants a broker
     wire.check_numbers()
 
 

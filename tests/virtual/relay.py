@@ -1,7 +1,8 @@
-"""What the network's tests on virtual time share: a relay that tampers with frames, and watchers.
+"""Common parts of the network's tests on virtual time: a relay that tampers with frames.
 
-A ``Relay`` takes the place of a broker under its name: clients connect to it, and it passes what
-they say on to the broker and back, frame by frame, past the functions of a test.
+A ``Relay`` takes the place of a broker under its name: clients connect to it, and it passes their
+bytes on to the broker and back, frame by frame, through the functions of a test. ``Watcher`` keeps
+what clients report to their observers.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def now() -> float:
 
 
 class Watcher:
-    """An observer that keeps what it was told, with the time."""
+    """An observer that keeps what was reported to it, with the time."""
 
     def __init__(self) -> None:
         self.told: list[tuple[float, Event]] = []
@@ -123,7 +124,7 @@ class Session(asyncio.Protocol):
                 self._back.write(_SIZE.pack(len(passed)) + passed)
 
     def answered(self, frame: bytes) -> None:
-        """The broker answered the oldest request."""
+        """Take the broker's response to the oldest request."""
         for passed in self._relay.on_answer(self, self._waiting.popleft(), frame):
             self.say(passed)
 
@@ -139,7 +140,7 @@ class Session(asyncio.Protocol):
         self._front.close()
 
     def broker_gone(self) -> None:
-        """The broker ended the connection."""
+        """Note that the broker ended the connection."""
         self._front.close()
 
 
@@ -168,7 +169,7 @@ class Relay:
 
     Attributes:
         on_request: Given session and request; gives the frames that are passed on.
-        on_answer: Given session, request and the frame of its answer; the same.
+        on_answer: Given session, request and the frame of its response; the same.
         sessions: Connections of clients, oldest first.
     """
 
@@ -217,7 +218,7 @@ def core_inside(client: Any) -> ClientCore:
 
 
 async def refresh(client: Any) -> Cluster_:
-    """Have a client ask for metadata once; gives the new view."""
+    """Have a client request metadata once; return the new view."""
     core = core_inside(client)
     seen = core.metadata.view.version
     core.metadata.request_update()
@@ -232,7 +233,7 @@ def values(cluster: Cluster, topic: str = "t", partition: int = 0) -> list[bytes
 async def sent_in_order(
     producer: kclient.Producer[Any, Any], count: int, *, partition: int = 0, first: int = 0
 ) -> None:
-    """Send numbers one after the other, each when the one before is there."""
+    """Send numbers one after the other, each when the one before is acknowledged."""
     for number in range(first, first + count):
         await producer.send("t", b"%d" % number, partition=partition)
 

@@ -36,7 +36,7 @@ def record(
     topic: str = "t",
     headers: tuple[tuple[str, bytes | None], ...] = (),
 ) -> Record:
-    """A record whose value tells its place."""
+    """A record whose value names its partition and offset."""
     return Record(topic, partition, offset, 0, key, b"%d-%d" % (partition, offset), headers)
 
 
@@ -57,7 +57,7 @@ def plan(
 
 
 class PlainCore:
-    """The client's inside, as far as runs ask for it."""
+    """The client's inside, as far as runs need it."""
 
     def __init__(self, seed: int) -> None:
         self.clock = SystemClock()
@@ -125,7 +125,7 @@ class PlainHost:
         self.news.notify()
 
     def note(self, one: Record) -> None:
-        """A handler has finished this one."""
+        """Record that a handler has finished this one."""
         self.finished.setdefault(one.topic_partition, set()).add(one.offset)
         self._noted.notify()
 
@@ -135,7 +135,7 @@ class PlainHost:
             await self._noted.wait(3600)
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Close the consumer."""
         self.core.ended = ClientClosed("closed")
         self.news.notify()
 
@@ -156,7 +156,7 @@ class PlainHost:
         self.lose(partition)
 
     def lose(self, partition: TopicPartition) -> None:
-        """The group takes a partition and asks nobody."""
+        """The group takes a partition without calling anything."""
         if self.processed is not None:
             self.processed.dropped([partition])
         self.positions.pop(partition, None)
@@ -164,7 +164,7 @@ class PlainHost:
         self.held.discard(partition)
 
     def give(self, partition: TopicPartition) -> None:
-        """The group gives it, to be read from what is committed."""
+        """The group assigns it, to be read from what is committed."""
         self.positions[partition] = self.committed.get(partition, 0)
         self.news.notify()
 

@@ -1,8 +1,8 @@
 """What is cancelled, and in which state of the world: the scenes of the cancellation tests.
 
 A scene has a cluster, one client, one call of it, and judges at the end what became of records and
-positions. The states: all is well; brokers refuse, so that retries are under way; leaders move; the
-client is only just starting, and the first of its addresses says nothing.
+positions. The states: all is well; brokers respond with errors, so that retries are in progress;
+leaders move; the client is only just starting, and the first of its addresses does not respond.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AT_ONCE = 12
 
 
 class State(enum.Enum):
-    """Of the world, when the call is made."""
+    """State of the world when the call is made."""
 
     HEALTHY = "all is well"
     RETRYING = "brokers refuse some requests, and lose a connection"
@@ -70,7 +70,7 @@ class Scene:
         """Bring the world into its state."""
         self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=2)
         await self.fill()
-        await asyncio.sleep(0.01)  # that connections of the filling are gone has come to brokers
+        await asyncio.sleep(0.01)  # until brokers notice that the filling's connections are closed
         self.client = self.make_client()
         loop: Any = asyncio.get_running_loop()
         if self.state is State.BOOTSTRAPPING or not self.starts:
@@ -103,7 +103,7 @@ class Scene:
         await self.call(self)
 
     async def look(self) -> None:
-        """The client can be used, or is closed and says so."""
+        """Check that the client can be used, or is closed and reports it."""
         if self.ready:
             await self.use()
             return
@@ -140,7 +140,7 @@ class Scene:
         raise NotImplementedError
 
     def judge(self) -> None:
-        """What became of records and positions."""
+        """Check what became of records and positions."""
 
 
 class ProducerScene(Scene):
@@ -326,7 +326,7 @@ async def body(scene: Scene) -> None:
 
 
 async def close(scene: Scene) -> None:
-    """``close``, with something under way."""
+    """``close``, with requests in flight."""
     scene.ready = False
     if isinstance(scene, ProducerScene):
         scene.possible += [scene.value()]

@@ -1,9 +1,9 @@
 """Whole producers and consumers on virtual time, while everything breaks; by seed.
 
 ``simulate(seed)`` makes a cluster of three brokers, some topics, one to three producers and one or
-two consumers, has them do 200 operations while a ``Nemesis`` breaks what it can, mends all, lets
-everybody finish, and holds the history against the logs. A seed gives the same run every time, in
-every process; to see one:
+two consumers, has them do 200 operations while a ``Nemesis`` breaks what it can, heals all, lets
+every client finish, and compares the history with the logs. A seed gives the same run every time,
+in every process; to see one:
 
     python -m tests.virtual.simulation --seed 123 --trace
 """
@@ -43,7 +43,7 @@ SHOWN = 5
 
 @dataclass(slots=True)
 class Totals:
-    """What happened in one run, or in many."""
+    """Counts of what happened in one run, or in many."""
 
     runs: int = 0
     operations: int = 0
@@ -71,14 +71,14 @@ class Totals:
 
 @dataclass(slots=True)
 class Run:
-    """One run and what came of it.
+    """One run and its outcome.
 
     Attributes:
         seed: Of everything.
         history: What happened.
         net: The network, with its own trace.
         report: What the checker found.
-        trouble: What else went wrong: an error, something left behind, a fault nobody caught.
+        trouble: What else went wrong: an error, something left behind, an uncaught fault.
         totals: In figures.
     """
 
@@ -91,12 +91,12 @@ class Run:
 
     @property
     def well(self) -> bool:
-        """Nothing is wrong."""
+        """Whether nothing is wrong."""
         return bool(self.report) and not self.trouble
 
     @property
     def digest(self) -> str:
-        """Of the history and of all bytes on the network."""
+        """A digest of the history and of all bytes on the network."""
         return f"{self.history.digest()[:32]}{self.net.digest()}"
 
     def describe(self) -> str:
@@ -183,7 +183,7 @@ class _Scene:
         return finished
 
     async def _work(self, workers: Sequence[ProducerWorker | ConsumerWorker]) -> None:
-        """Share the operations out."""
+        """Distribute the operations."""
         shares = [OPERATIONS // len(workers)] * len(workers)
         shares[0] += OPERATIONS - sum(shares)
 
@@ -196,7 +196,7 @@ class _Scene:
                 group.create_task(work(worker, share))
 
     def _weather(self) -> None:
-        """How the network is for the whole run."""
+        """Configure the network for the whole run."""
         net, rng = self._run.net, self._rng
         net.latency = rng.choice(((0.0002, 0.001), (0.001, 0.01), (0.005, 0.05)))
         net.split = rng.choice((0.0, 0.0, 0.2))
@@ -255,7 +255,7 @@ def _logs(cluster: Cluster) -> dict[Place, list[Written]]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Clients tell the log of every fault, of which there are thousands: nobody reads that."""
+    """Drop the clients' log: it has a line for each of thousands of faults."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -267,7 +267,7 @@ def quiet() -> Iterator[None]:
 def simulate_many(first: int, count: int) -> tuple[Totals, list[str]]:
     """Run seeds from ``first`` on; return what happened in all, and a text per failure.
 
-    Whatever is only noticed when objects are let go, such as a coroutine that nobody awaited,
+    What is only noticed when objects are collected, such as a coroutine that was never awaited,
     counts as well.
     """
     totals, failures = Totals(), []
@@ -292,7 +292,7 @@ def simulate_many(first: int, count: int) -> tuple[Totals, list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds, and say what came of them."""
+    """Run seeds, and print what came of them."""
     parser = argparse.ArgumentParser(description=simulate.__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--count", type=int, default=1, help="how many, one after the other")

@@ -10,7 +10,7 @@ from tests.virtual.relay import READ, core_of, now, read, refresh, sent_in_order
 
 
 def lists(cluster: Cluster) -> int:
-    """How often all topics were asked for."""
+    """How often all topics were requested."""
     return sum(one.request.topics is None for one in cluster.requests.of("Metadata"))
 
 
@@ -35,7 +35,7 @@ async def test_topics_that_come_and_go_are_noticed_by_age_and_on_request() -> No
 
 
 async def test_what_a_watcher_wants_by_name_is_kept_through_the_crash_of_a_leader() -> None:
-    """And while a new leader is looked for, nobody asks for all topics."""
+    """While a new leader is awaited, no request for all topics is sent."""
     async with Cluster(brokers=3) as cluster:
         for name in ("t", "u", "v"):
             cluster.create_topic(name, assignments=[[1, 2, 3]])
@@ -60,7 +60,7 @@ async def test_what_a_watcher_wants_by_name_is_kept_through_the_crash_of_a_leade
             assert set(metadata.view.topics) == {"t"}
 
 
-async def test_a_client_of_one_topic_among_many_asks_for_that_one_in_small_requests() -> None:
+async def test_a_client_of_one_topic_among_many_requests_that_one_in_small_requests() -> None:
     async with Cluster(brokers=1) as cluster:
         for number in range(50):
             cluster.create_topic(f"topic-{number}")

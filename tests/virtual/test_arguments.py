@@ -122,7 +122,7 @@ SPECIAL: dict[str, list[Any]] = {
     "Producer.send_arrow.data": [None, 5, "t", [], object()],
     "Producer.send_many.records": [None, 5, object(), int],
 }  # fmt: skip
-"""Where a name means something else."""
+"""Bad values of parameters whose name means something else there."""
 GOOD: dict[str, Any] = {
     "Admin.create_topics": {"topics": [NewTopic("n")]},
     "Admin.create_partitions": {"totals": {"t": 2}},
@@ -147,7 +147,7 @@ GOOD: dict[str, Any] = {
     "Producer.enqueue": {"topic": "t", "value": b"v"},
     "Producer.enqueue_nowait": {"topic": "t", "value": b"v"},
 }
-"""What a method can't be called without."""
+"""Arguments without which a method can't be called."""
 
 
 LETTING_OTHERS_RUN = ("enqueue", "send_many")

@@ -64,7 +64,7 @@ def to_dead(producer: Any) -> kclient.DeadLetters:
 
 
 async def collect(consumer: Any, how: str, count: int) -> list[int]:
-    """``count`` values, however often it has to be begun anew."""
+    """Return ``count`` values, however often the iteration has to begin again."""
     values: list[int] = []
     async with asyncio.timeout(60):
         while len(values) < count:
@@ -139,7 +139,7 @@ def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
         kclient.Consumer("localhost", T, bad_records=policy)
 
 
-async def test_where_it_is_skipped_the_log_does_not_say_that_the_position_stays(
+async def test_where_it_is_skipped_the_log_does_not_claim_that_the_position_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with scene("skip") as (_, _, consumer):
@@ -192,7 +192,7 @@ async def test_dead_letters_by_a_producer_that_is_not_open_are_refused() -> None
 
 
 async def test_a_bad_record_of_a_recreated_topic_is_sent_though_its_offset_was() -> None:
-    """What was sent of a deleted topic says nothing of what is at that offset in its successor."""
+    """What was sent of a deleted topic has no bearing on that offset in its successor."""
     async with Cluster(1) as cluster, kclient.Producer(cluster.bootstrap) as producer:
         for topic in (T, DEAD):
             cluster.create_topic(topic)
@@ -214,7 +214,7 @@ async def test_a_bad_record_of_a_recreated_topic_is_sent_though_its_offset_was()
 
 
 async def test_a_bad_record_that_is_read_again_is_sent_again() -> None:
-    """As any other record: who seeks back wants it again."""
+    """As any other record: a seek back requests it again."""
     async with scene(to_dead) as (cluster, _, consumer):
         assert await collect(consumer, "poll", len(GOOD)) == GOOD
         for _ in range(3):

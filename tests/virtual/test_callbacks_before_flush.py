@@ -15,7 +15,7 @@ from kclient.errors import FlushFailed
 from kclient.testing import Cluster
 
 MANY: dict[str, Any] = {"batch_size": 1_000_000}
-"""Settings for batches whose callbacks take several turns of the loop."""
+"""Settings for batches whose callbacks take several loop iterations."""
 
 
 def send(producer: Any, count: int, topic: str = "t") -> list[Any]:
@@ -61,7 +61,7 @@ async def test_callbacks_of_what_failed_come_first(end: str, count: int) -> None
 
 
 @pytest.mark.parametrize("end", ["flush", "close"])
-async def test_callbacks_of_parked_records_come_first(end: str) -> None:
+async def test_callbacks_of_waiting_records_come_first(end: str) -> None:
     async with Cluster(brokers=1) as cluster, opened(cluster) as producer:
         called = send(producer, 4, "typo")
         with pytest.raises(FlushFailed):
@@ -69,7 +69,7 @@ async def test_callbacks_of_parked_records_come_first(end: str) -> None:
         assert len(called) == 4
 
 
-async def test_callbacks_of_what_close_gave_up_come_first() -> None:
+async def test_callbacks_of_what_close_failed_come_first() -> None:
     async with Cluster(brokers=1) as cluster, opened(cluster) as producer:
         cluster.faults.delay("Produce", 100.0)
         called = send(producer, 12_000)
@@ -79,7 +79,7 @@ async def test_callbacks_of_what_close_gave_up_come_first() -> None:
 
 
 async def test_callbacks_of_what_is_settled_already_come_first() -> None:
-    """Whoever awaits a delivery goes on among its batch's callbacks."""
+    """A waiter on a delivery resumes amid the callbacks of its batch."""
     async with Cluster(brokers=1) as cluster, opened(cluster) as producer:
         first = asyncio.get_running_loop().create_future()
         producer.send("t", b"", partition=0).add_done_callback(first.set_result)

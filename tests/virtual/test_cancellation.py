@@ -40,7 +40,7 @@ COVERED_BY = {
     "__aexit__": "body",
     "__aiter__": "iterate",
 }
-"""What is called something else here."""
+"""Public coroutines that a call of another name covers."""
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""A close, or an unsubscribe, that comes while partitions are being moved gives all of them up.
+"""A close or an unsubscribe while partitions are being reassigned revokes all of them.
 
-What is finished is committed. What the move waits for may take longer than the close has: handlers,
-offsets that the coordinator doesn't tell, callbacks.
+What is finished is committed. What the reassignment waits for may take longer than the close has:
+handlers, offsets that the coordinator doesn't return, callbacks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.virtual.group_scene import COOPERATIVE, GROUP, SETTINGS, Reader
 
 PARTITIONS = [TopicPartition(T, index) for index in range(4)]
 LATE = {"auto_commit_interval": 900.0}
-"""Nothing but the end of things has anything committed."""
+"""Settings with which only a close or an unsubscribe commits anything."""
 
 
 class Diary:
-    """What a consumer's callbacks were told."""
+    """Records the calls of a consumer's callbacks."""
 
     def __init__(self) -> None:
         self.has: set[TopicPartition] = set()
@@ -68,14 +68,14 @@ async def committed(cluster: Cluster) -> list[int | None]:
 
 
 async def closed_within(consumer: Any, timeout: float) -> None:
-    """Close it, in less time than it may take at most: LeaveGroup needs some."""
+    """Close it in under nine tenths of ``timeout``: LeaveGroup needs some of it."""
     begun = the_loop().time()
     await consumer.close(timeout)
     assert the_loop().time() - begun < 0.9 * timeout
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_handlers_that_outlive_a_close_in_a_rebalance_keep_nobody_elses_work_from_being_committed(
+def test_handlers_that_outlive_a_close_in_a_rebalance_prevent_no_other_commits(
     strategy: str,
 ) -> None:
     async def main() -> None:
@@ -106,7 +106,7 @@ def test_handlers_that_outlive_a_close_in_a_rebalance_keep_nobody_elses_work_fro
 
 
 async def two(cluster: Cluster, diary: Diary) -> tuple[Any, Reader, Sequence[TopicPartition]]:
-    """A consumer that has read all of its half, and whoever has the other half."""
+    """A consumer that has read all of its half, and the owner of the other half."""
     fill(cluster, 20, 4)
     consumer = diary.consumer(cluster, COOPERATIVE)
     await consumer.start()
@@ -136,7 +136,7 @@ def expected(kept: Sequence[TopicPartition], offset: int) -> list[int]:
     return [offset if one in kept else 20 for one in PARTITIONS]
 
 
-def test_a_close_while_offsets_of_what_was_added_are_not_told_commits_what_was_kept() -> None:
+def test_a_close_while_offsets_of_what_was_added_are_missing_commits_what_was_kept() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             diary = Diary()
@@ -222,7 +222,7 @@ class Protocol:
         self.told.append("revoked")
 
 
-def test_a_member_that_is_closed_while_it_begins_with_something_gives_it_up() -> None:
+def test_a_member_that_is_closed_while_it_begins_with_something_releases_it() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             protocol = Protocol()
@@ -248,7 +248,7 @@ def test_an_unsubscribe_waits_for_no_offsets_of_what_was_just_given(strategy: st
             began = the_loop().time()
             await consumer.unsubscribe()
             assert the_loop().time() - began < 0.1
-            assert not diary.has | set(diary.revoked) | set(diary.lost)  # it heard of nothing
+            assert not diary.has | set(diary.revoked) | set(diary.lost)  # it received nothing
             await consumer.close()
 
     run_virtually(main())

@@ -1,8 +1,8 @@
 """``close`` is bounded in every state of the world, and loses nothing where all is well.
 
-Seven states, three clients: it returns within its timeout and a second, on virtual time; whatever
-waits in the client is told; nothing is left behind; afterwards the client says that it is closed,
-and ``flush`` doesn't hang.
+Seven states, three clients: it returns within its timeout and a second, on virtual time; every
+waiter in the client is notified; nothing is left behind; afterwards the client reports that it is
+closed, and ``flush`` doesn't hang.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MANY = 100_000
 
 
 class State(enum.Enum):
-    """Of the world when close is called."""
+    """State of the world when close is called."""
 
     HEALTHY = "all is well"
     FROZEN = "brokers take connections and bytes, and say nothing, as under SIGSTOP"
@@ -78,7 +78,7 @@ class World:
         if self.kind == "consumer":
             async with kclient.Producer(self.cluster.bootstrap) as producer:
                 await producer.send_many("t", (b"x" * 100 for _ in range(500)))
-            await asyncio.sleep(0.01)  # word of its end comes to the brokers
+            await asyncio.sleep(0.01)  # the close of connections reaches the brokers
         self.client = self.make()
         if self.state is State.BOOTSTRAPPING:
             net.blackhole("broker-1")
@@ -109,7 +109,7 @@ class World:
             await self.client.list_topics()
 
     def _begin_calls(self) -> None:
-        """Calls that are under way when close comes."""
+        """Calls that are in flight when close comes."""
         client = self.client
         if self.kind == "producer":
             full = self.state is State.BUFFER_FULL
@@ -203,7 +203,7 @@ def test_close_is_bounded_in_every_state(kind: str, state: State, timeout: float
             await world.set_up()
             for took in await world.close(timeout):
                 assert took <= timeout + 1.0
-            # Whoever waited has been told, by now and not by some time-out of its own.
+            # Every waiter has been notified by now, and not by some time-out of its own.
             await asyncio.sleep(0)
             done, hanging = await asyncio.wait(world.waiting or [_nothing()], timeout=0.01)
             assert not hanging
@@ -262,7 +262,7 @@ def test_the_caller_with_the_least_time_counts(kind: str) -> None:
     run_virtually(main())
 
 
-def test_what_could_not_be_delivered_is_told_with_its_reason() -> None:
+def test_undelivered_records_fail_with_their_reason() -> None:
     async def main() -> dict[str, str]:
         reasons = {}
         for state in (State.FROZEN, State.REFUSED, State.BUFFER_FULL):
@@ -347,7 +347,7 @@ def test_what_was_written_and_is_never_read_is_dropped() -> None:
     run_virtually(main())
 
 
-def test_callers_who_wait_for_room_are_told_at_once() -> None:
+def test_callers_waiting_for_memory_are_notified_at_once() -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
         world = World("producer", State.BUFFER_FULL)
@@ -368,7 +368,7 @@ def test_callers_who_wait_for_room_are_told_at_once() -> None:
     run_virtually(main())
 
 
-def test_giving_up_very_many_batches_leaves_the_loop_its_turns() -> None:
+def test_failing_very_many_batches_yields_to_the_loop() -> None:
     partitions = 2_000
 
     async def main() -> int:

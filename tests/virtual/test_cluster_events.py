@@ -58,7 +58,7 @@ def test_brokers_race_for_one_claim_and_the_others_watch() -> None:
     run_virtually(scene())
 
 
-def test_a_crash_tells_who_is_gone_who_leads_and_who_is_back_in_sync() -> None:
+def test_a_crash_reports_the_lost_broker_the_new_leader_and_the_return_to_the_isr() -> None:
     async def scene() -> None:
         async with Cluster(3) as cluster:
             cluster.create_topic("t", assignments=[[3, 1, 2]])
@@ -98,7 +98,7 @@ def test_a_broker_that_is_isolated_is_fenced_when_its_session_is_over() -> None:
     run_virtually(scene())
 
 
-def test_what_nobody_can_lead_is_lost_until_somebody_does_uncleanly() -> None:
+def test_a_partition_without_a_leader_is_lost_until_an_unclean_election() -> None:
     async def scene() -> None:
         async with Cluster(3) as cluster:
             cluster.create_topic("t", assignments=[[2, 1]])
@@ -127,7 +127,7 @@ def test_what_a_former_leader_wrote_alone_is_truncated_when_it_is_back() -> None
     run_virtually(scene())
 
 
-def test_a_coordinator_that_moves_is_told_of_as_such() -> None:
+def test_a_moved_coordinator_is_reported_as_such() -> None:
     async def scene() -> None:
         async with Cluster(3) as cluster:
             cluster.move_coordinator("audit", 1)
@@ -141,7 +141,7 @@ def test_a_coordinator_that_moves_is_told_of_as_such() -> None:
     run_virtually(scene())
 
 
-def test_a_listener_hears_at_the_moment_and_its_errors_end_the_cluster() -> None:
+def test_a_listener_is_called_at_the_moment_and_its_errors_end_the_cluster() -> None:
     async def scene() -> None:
         leaders: list[int] = []
 

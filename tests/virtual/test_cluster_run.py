@@ -14,7 +14,7 @@ from tests.virtual.planted_in_brokers import BUGS
 SEEDS = 200
 SEEDS_WITH_A_BUG = 50
 OFTEN = 100
-"""More often than this each kind of event must have come."""
+"""Each kind of event must have come more often than this."""
 
 
 def test_a_cluster_keeps_what_is_committed_whatever_breaks() -> None:

@@ -1,4 +1,4 @@
-"""Commits and fetches of offsets that can't succeed: told soon, and nobody else waits for them."""
+"""Commits and fetches of offsets that can't succeed fail soon, and hold up no others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_commit_of_what_does_not_exist_is_refused_as_soon_as_that_is_sure(
     run_virtually(main())
 
 
-def test_nobody_waits_behind_a_commit_of_what_does_not_exist() -> None:
+def test_no_commit_waits_behind_one_of_what_does_not_exist() -> None:
     async def main() -> None:
         async with scene() as here:
             bad = here.commits.submit({NOWHERE: at(1)})
@@ -96,7 +96,7 @@ def test_a_coordinator_that_lags_behind_is_waited_for() -> None:
     run_virtually(main())
 
 
-def test_a_topic_that_is_deleted_under_a_commit_is_told() -> None:
+def test_a_commit_of_a_topic_that_is_deleted_meanwhile_fails() -> None:
     async def main() -> None:
         async with scene() as here:
             await here.commit({P0: at(1)})
@@ -113,7 +113,7 @@ def test_a_topic_that_is_deleted_under_a_commit_is_told() -> None:
 
 
 @pytest.mark.parametrize("way", ["await", "wait_for", "gather", "cancel"])
-def test_who_cancels_a_shared_commit_cancels_nobody_elses(way: str) -> None:
+def test_cancelling_a_shared_commit_cancels_no_other_waiter(way: str) -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
@@ -148,7 +148,7 @@ async def _wait(outcome: asyncio.Future[None]) -> None:
     await outcome
 
 
-def test_those_who_share_a_commit_that_fails_have_an_error_each() -> None:
+def test_waiters_of_a_shared_commit_that_fails_have_an_error_each() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
@@ -188,7 +188,7 @@ def test_a_failure_whose_waiter_was_cancelled_is_logged(caplog: pytest.LogCaptur
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailed),
     ],
 )
-def test_a_fetch_that_is_refused_for_good_is_told_by_the_next_poll(
+def test_a_fetch_that_is_refused_for_good_is_raised_by_the_next_poll(
     code: ErrorCode, expected: type[KafkaError]
 ) -> None:
     async def main() -> None:
@@ -211,7 +211,7 @@ def test_a_fetch_that_is_refused_for_good_is_told_by_the_next_poll(
     run_virtually(main())
 
 
-def test_who_asks_what_is_committed_is_told_a_refusal_at_once() -> None:
+def test_a_query_of_committed_offsets_raises_an_error_response_at_once() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)
@@ -264,7 +264,7 @@ def test_what_can_not_be_sent_is_refused_at_once_and_spoils_no_other_commit(
 
 
 @pytest.mark.parametrize("partition", [LACKING, NOWHERE])
-def test_who_unsubscribes_or_closes_waits_for_no_commit_of_what_does_not_exist(
+def test_unsubscribe_and_close_wait_for_no_commit_of_what_does_not_exist(
     partition: TopicPartition,
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_who_unsubscribes_or_closes_waits_for_no_commit_of_what_does_not_exist(
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
 )
-def test_what_is_finished_is_committed_at_the_end_whatever_one_answer_said_of_its_topic(
+def test_finished_records_are_committed_at_the_end_despite_one_topic_error(
     code: int,
 ) -> None:
     async def main() -> None:

@@ -18,7 +18,7 @@ from tests.virtual.group_scene import GROUP, SETTINGS
 from tests.virtual.relay import Asked, Relay, Session, network
 
 
-def test_the_coordinator_moves_between_two_commits_whose_answers_are_lost() -> None:
+def test_the_coordinator_moves_between_two_commits_whose_responses_are_lost() -> None:
     async def main() -> None:
         async with scene() as here:
             await here.commit({P0: at(1)})
@@ -35,7 +35,7 @@ def test_the_coordinator_moves_between_two_commits_whose_answers_are_lost() -> N
     run_virtually(main())
 
 
-def test_whoever_stops_waiting_abandons_the_waiting_only() -> None:
+def test_cancelling_a_wait_abandons_the_waiter_only() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
@@ -70,7 +70,7 @@ def test_a_commit_waits_for_the_rebalance_to_end_while_the_partition_stays_ours(
     run_virtually(main())
 
 
-def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
+def test_a_revoked_partition_takes_its_commits_along() -> None:
     async def main() -> None:
         async with scene() as here:
             await here.commit({P0: at(9), P1: at(9)})
@@ -121,7 +121,7 @@ def test_a_record_that_is_committed_late_moves_nothing_back() -> None:
     run_virtually(main())
 
 
-def test_a_failure_that_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_a_waiter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with scene() as here:
             here.cluster.faults.error(COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=2)
@@ -137,7 +137,7 @@ def test_a_failure_that_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptur
     assert "commits=2" in lines[0].message
 
 
-def test_a_failure_that_somebody_waits_for_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_with_a_waiter_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with scene() as here:
             here.lost.add(P1)
@@ -153,7 +153,7 @@ def test_a_failure_that_somebody_waits_for_is_not_logged(caplog: pytest.LogCaptu
     assert [record for record in caplog.records if "not committed" in record.message] == []
 
 
-def test_a_refusal_of_a_generation_that_is_over_anyway_is_told_to_nobody() -> None:
+def test_an_error_for_a_generation_that_is_over_is_not_reported() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
@@ -169,7 +169,7 @@ def test_a_refusal_of_a_generation_that_is_over_anyway_is_told_to_nobody() -> No
     run_virtually(main())
 
 
-def test_a_consumer_that_is_no_member_is_told_so_when_time_is_up() -> None:
+def test_a_consumer_that_is_no_member_fails_with_that_reason_at_its_deadline() -> None:
     async def main() -> None:
         async with scene() as here:
             here.generation = None

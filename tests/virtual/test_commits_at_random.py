@@ -25,7 +25,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 PARTITIONS = (P0, P1, P2)
 STEPS = 300
 LOOK_EVERY = 20
-"""Outcomes, of which one is looked up in the log."""
+"""One of so many outcomes is looked up in the log."""
 PASSING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -86,12 +86,12 @@ class Storm:
                 rng.choice(self.outcomes).cancel()
 
     def judge(self, wanted: dict[TopicPartition, int], outcome: asyncio.Future[None]) -> None:
-        """Whoever is told that it is committed can see it there."""
+        """Once a commit is acknowledged, its caller can read it."""
         if outcome.cancelled() or outcome.exception() is not None:
             return
         self.done += 1
         if self.done % LOOK_EVERY or self.here.cluster.coordinator("g") < 0:
-            return  # a look takes time, and at the moment nobody may have the log
+            return  # a look-up takes time, and at the moment the log may have no leader
         history = written(self.here.cluster)
         for key, offset in wanted.items():
             if history[key][-1] < offset:

@@ -1,4 +1,4 @@
-"""Flushing and closing the commits of one consumer, in virtual time: bounded, whoever is silent."""
+"""Flushing and closing one consumer's commits, in virtual time: bounded despite silent brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kclient.testing import run_virtually
 from tests.virtual.commit_scene import COMMIT, P0, P1, at, scene
 
 
-def test_whoever_flushes_waits_for_a_request_that_no_caller_waits_for_any_more() -> None:
+def test_flush_waits_for_a_request_without_a_waiter() -> None:
     async def main() -> None:
         async with scene() as here:
             await here.commit({P0: at(1)})
@@ -37,7 +37,7 @@ def test_whoever_flushes_waits_for_a_request_that_no_caller_waits_for_any_more()
     run_virtually(main())
 
 
-def test_the_end_waits_for_what_is_under_way_and_no_longer_than_it_may() -> None:
+def test_the_end_waits_for_what_is_in_flight_within_its_bound() -> None:
     async def main() -> None:
         async with scene() as here:
             here.cluster.faults.delay(COMMIT, 1.0)
@@ -51,7 +51,7 @@ def test_the_end_waits_for_what_is_under_way_and_no_longer_than_it_may() -> None
     run_virtually(main())
 
 
-def test_the_end_is_bounded_where_nobody_answers() -> None:
+def test_the_end_is_bounded_where_no_broker_responds() -> None:
     async def main() -> None:
         async with scene() as here:
             await here.commit({P0: at(1)})
@@ -82,7 +82,7 @@ def test_the_end_of_the_client_ends_the_waiting() -> None:
     run_virtually(main())
 
 
-def test_whoever_kills_the_task_fails_the_client_and_nobody_waits_in_vain() -> None:
+def test_killing_the_task_fails_the_client_and_all_waiters() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)

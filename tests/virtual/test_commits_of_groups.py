@@ -20,7 +20,7 @@ from tests.virtual.commit_scene import COMMIT, FETCH, P0, P1, P2, STRANGER, at, 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_what_is_committed_is_found_by_whoever_asks(known: bool) -> None:
+def test_committed_offsets_are_found_by_every_caller(known: bool) -> None:
     async def main() -> None:
         async with scene(known=known) as here:
             offsets = {P0: OffsetAndMetadata(7, 0, "note"), P1: at(0)}
@@ -83,7 +83,7 @@ def test_what_passes_is_tried_again_for_those_that_failed(code: ErrorCode) -> No
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailed),
     ],
 )
-def test_what_is_refused_is_told_at_once(code: ErrorCode, expected: type[KafkaError]) -> None:
+def test_an_error_response_is_raised_at_once(code: ErrorCode, expected: type[KafkaError]) -> None:
     async def main() -> None:
         async with scene() as here:
             here.cluster.faults.error(COMMIT, code, topic="flights", partition=1)
@@ -94,7 +94,7 @@ def test_what_is_refused_is_told_at_once(code: ErrorCode, expected: type[KafkaEr
     run_virtually(main())
 
 
-def test_who_is_not_a_member_is_told_so() -> None:
+def test_a_caller_that_is_not_a_member_gets_that_error() -> None:
     async def main() -> None:
         async with scene() as here:
             here.generation = STRANGER
@@ -109,7 +109,7 @@ def test_who_is_not_a_member_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("way", ["lose_answers", "lose_requests"])
-def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
+def test_a_commit_whose_response_is_lost_is_made_again(way: str) -> None:
     async def main() -> None:
         async with scene() as here:
             getattr(here.cluster.faults, way)(COMMIT, 2)

@@ -28,7 +28,7 @@ def consumer_of(cluster: Cluster, **settings: Any) -> Any:
 def test_nothing_is_handed_over_once_the_loop_stood_still_for_a_session(
     monkeypatch: pytest.MonkeyPatch, way: str, trouble: str, turns: int
 ) -> None:
-    """However few turns the loop has had since, and whatever the heartbeats are at."""
+    """However few loop iterations there were since, and whatever the state of the heartbeats."""
     monkeypatch.setattr(poller, "TURNS_AFTER", turns)
 
     async def main() -> None:
@@ -79,7 +79,7 @@ def test_nothing_is_handed_over_once_the_loop_stood_still_for_a_session(
 def test_no_handler_begins_once_the_loop_stood_still_for_a_session(
     trouble: str, ordering: Any, works: float
 ) -> None:
-    """Records that were taken before stay with whoever owns their partition by then."""
+    """Records that were taken before are left to the owner of their partition by then."""
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:

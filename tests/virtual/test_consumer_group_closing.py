@@ -1,8 +1,8 @@
 """``close`` of a consumer in a group is bounded in every state of the world; R16 of the promises.
 
-It returns within its timeout and a second, on virtual time; whoever waits in the consumer is told;
-nothing is left behind. Where all is well what was finished is committed, and the others own the
-partitions a moment later.
+It returns within its timeout and a second, on virtual time; every waiter in the consumer is
+notified; nothing is left behind. Where all is well what was finished is committed, and the others
+own the partitions a moment later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUTS = (0.0, 0.7, 5.0)
 
 
 class State(enum.Enum):
-    """Of the world when close is called."""
+    """State of the world when close is called."""
 
     HEALTHY = "all is well"
     FROZEN = "all brokers take bytes and say nothing, as under SIGSTOP"
@@ -247,7 +247,7 @@ def test_a_close_in_the_midst_of_a_rebalance_commits_what_was_finished() -> None
     run_virtually(main())
 
 
-def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
+def test_a_listener_may_query_the_coordinator_while_the_consumer_closes() -> None:
     notices: list[int | KafkaError] = []
 
     async def main() -> None:
@@ -273,7 +273,7 @@ def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
 
 
 @pytest.mark.parametrize("timeout", TIMEOUTS)
-def test_a_close_while_the_coordinator_is_told_of_a_late_poll_says_what_is_lost(
+def test_a_close_during_the_leave_after_a_late_poll_reports_what_is_lost(
     timeout: float,
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_a_close_while_the_coordinator_is_told_of_a_late_poll_says_what_is_lost(
 
 
 def test_a_close_waits_for_on_lost_behind_a_callback_that_hangs() -> None:
-    """Nobody polled for ``max_poll_interval``, as ``on_assigned`` doesn't end."""
+    """No poll came for ``max_poll_interval``, as ``on_assigned`` doesn't end."""
     notices: list[str] = []
 
     async def lost(_: object) -> None:

@@ -21,7 +21,7 @@ from tests.virtual.group_scene import COOPERATIVE, GROUP, SETTINGS
 
 TIMES = 5_000
 TROUBLES = 100
-"""Calls between two rebalances, moves of the coordinator or of a leader, about."""
+"""Calls between two rebalances, moves of the coordinator or of a leader, on average."""
 
 
 async def make_trouble(cluster: Cluster, consumer: Any, rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""A consumer that doesn't get into its group says so: to whoever polls, and in ``health()``."""
+"""A consumer that can't join its group reports that: to its caller in poll, and in ``health()``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def member(cluster: Cluster, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("api", REFUSED)
 @pytest.mark.parametrize("timeout", [1.0, None])
-def test_who_cannot_get_in_is_told_again_and_again_until_it_can(
+def test_a_consumer_that_cannot_join_reports_it_again_and_again_until_it_can(
     api: str, timeout: float | None
 ) -> None:
     async def main() -> None:
@@ -56,7 +56,7 @@ def test_who_cannot_get_in_is_told_again_and_again_until_it_can(
     run_virtually(main())
 
 
-def test_a_coordinator_that_is_away_for_minutes_is_told_and_lived_through() -> None:
+def test_a_coordinator_that_is_unreachable_for_minutes_is_reported_and_survived() -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             fill(cluster, 20, 4)
@@ -102,7 +102,7 @@ def test_waiting_for_the_others_of_a_rebalance_is_no_trouble() -> None:
     run_virtually(main())
 
 
-def test_health_tells_of_the_membership_the_calls_and_the_commits() -> None:
+def test_health_reports_the_membership_the_calls_and_the_commits() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 5, 1)

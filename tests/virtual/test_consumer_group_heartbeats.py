@@ -1,4 +1,4 @@
-"""Heartbeats go on while user code is slow, and what is too slow is told; R20 of the promises.
+"""Heartbeats go on while user code is slow, and what is too slow is reported; R20 of the promises.
 
 Sessions of 10 s. User code that blocks the loop itself is in ``tests.embedded``, in real time.
 """
@@ -97,7 +97,7 @@ def test_heartbeats_go_on_while_a_rebalance_waits_for_slow_user_code() -> None:
 
 
 @pytest.mark.parametrize("way", ["poll", "async for"])
-def test_who_is_too_slow_leaves_at_once_and_the_next_call_says_so(way: str) -> None:
+def test_a_consumer_that_is_too_slow_leaves_at_once_and_the_next_call_raises(way: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             fill(cluster, 20, 2)
@@ -137,7 +137,7 @@ def test_who_is_too_slow_leaves_at_once_and_the_next_call_says_so(way: str) -> N
 
 @pytest.mark.parametrize("since", [0.3, 0.8, 1.3, 1.8, 2.3, 2.8])
 def test_slow_code_has_its_partitions_alone_for_max_poll_interval(since: float) -> None:
-    """The group has waited for it since before it heard of the rebalance."""
+    """The group has waited for it since before it learned of the rebalance."""
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:

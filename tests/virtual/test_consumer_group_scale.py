@@ -61,7 +61,7 @@ def test_a_rebalance_of_a_thousand_partitions_takes_seconds(strategy: str) -> No
     run_virtually(main())
 
 
-def test_a_thousand_partitions_get_equal_shares() -> None:
+def test_a_thousand_partitions_are_assigned_evenly() -> None:
     """There is always more to read of each than is read."""
 
     async def main() -> None:

@@ -1,8 +1,8 @@
 """No internal task of a consumer in a group dies in silence: each is killed, in each phase.
 
 As ``test_task_deaths`` does for clients without a group. The tasks are those that ``health()``
-names in that phase. Within a second everybody who waits, and the next call, gets
-``BackgroundTaskDied``, or the task was started anew, which is counted; ``close`` works in any case.
+names in that phase. Within a second every waiter, and the next call, gets ``BackgroundTaskDied``,
+or the task was restarted, which is counted; ``close`` works in any case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Kill(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """What the member is at, and which request of it is held."""
+    """The phase of the member, and which request of it is held."""
 
     FINDING = "FindCoordinator"
     JOINING = "JoinGroup"

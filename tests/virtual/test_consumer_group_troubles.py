@@ -18,8 +18,8 @@ from tests.virtual.group_scene import COOPERATIVE, GROUP, SETTINGS, Reader, sett
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_a_commit_under_way_lands_before_partitions_are_given_up(strategy: str) -> None:
-    """Or else what it was for would be read again by whoever gets them."""
+def test_a_commit_in_flight_lands_before_partitions_are_revoked(strategy: str) -> None:
+    """Otherwise the next owner would read again what it was for."""
 
     async def main() -> None:
         async with Cluster() as cluster:
@@ -45,8 +45,8 @@ def test_a_commit_under_way_lands_before_partitions_are_given_up(strategy: str) 
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_who_waits_for_a_commit_learns_of_the_loss_in_time(strategy: str) -> None:
-    """The coordinator falls silent while partitions are given up: the session's end is the end."""
+def test_a_waiter_for_a_commit_learns_of_the_loss_in_time(strategy: str) -> None:
+    """The coordinator falls silent while partitions are revoked: the session's end is the end."""
 
     async def main() -> None:
         async with Cluster() as cluster:
@@ -91,7 +91,7 @@ def test_nothing_can_be_subscribed_to_while_the_consumer_closes() -> None:
     run_virtually(main())
 
 
-def test_who_subscribes_again_while_it_unsubscribes_is_back_in_the_group() -> None:
+def test_a_consumer_that_subscribes_while_it_unsubscribes_is_back_in_the_group() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
@@ -140,8 +140,10 @@ def test_what_was_committed_by_hand_is_not_taken_back_at_the_end(
 
 @pytest.mark.parametrize("silent", [0.0, 5.0, 5.99, 7.0])
 @pytest.mark.parametrize("cancels", [False, True])
-def test_who_subscribes_again_gets_in_whatever_was_under_way(cancels: bool, silent: float) -> None:
-    """A JoinGroup that nobody waits for any more leaves late, and has nothing to say."""
+def test_a_consumer_that_subscribes_again_joins_whatever_was_in_flight(
+    cancels: bool, silent: float
+) -> None:
+    """A JoinGroup without a waiter leaves late, and has no effect."""
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:

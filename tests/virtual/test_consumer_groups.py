@@ -60,7 +60,7 @@ def test_auto_commit_takes_only_what_an_earlier_call_handed_over() -> None:
     run_virtually(main())
 
 
-def test_a_poll_that_waits_hears_at_once_what_a_callback_raised() -> None:
+def test_a_poll_that_waits_raises_at_once_what_a_callback_raised() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             cluster.create_topic(T, partitions=1)

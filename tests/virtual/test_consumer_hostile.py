@@ -1,7 +1,7 @@
-"""Consumers in hostile surroundings: topics made anew, leaders on the run, brokers that freeze.
+"""Consumers in hostile surroundings: recreated topics, leaders that keep moving, frozen brokers.
 
 Each test is about records that must not come (of another incarnation, of an old position, of a
-partition taken away), or about those that must go on coming.
+revoked partition), or about those that must go on coming.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.virtual.consumer_scene import (
 )
 
 NEW = 8
-"""Bytes of the values of a topic that was made anew; before, they are shorter."""
+"""Bytes of the values of a recreated topic; before, they are shorter."""
 
 
 def make_anew(cluster: Cluster, count: int, partitions: int = 1) -> None:
@@ -65,11 +65,11 @@ reads = pytest.mark.parametrize("take", [by_poll, by_loop, by_columns])
 Take = Callable[[Any], Awaitable[list[Any]]]
 
 
-# Topics made anew
+# Recreated topics
 
 
 @reads
-async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_from_its_beginning(
+async def test_a_topic_recreated_with_fewer_partitions_is_read_from_its_beginning(
     take: Take,
 ) -> None:
     async with scene(100, 3, metadata_max_age=0.5, max_partition_fetch_bytes=500) as (
@@ -91,7 +91,7 @@ async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_from_its_begin
 
 
 @reads
-async def test_an_answer_about_the_deleted_topic_is_not_taken_for_the_new_one(take: Take) -> None:
+async def test_a_response_about_the_deleted_topic_is_not_taken_for_the_new_one(take: Take) -> None:
     async with scene(10, metadata_max_age=0.2) as (cluster, consumer):
         await read(consumer, 10)
         await quiet(consumer)
@@ -114,7 +114,7 @@ async def test_a_lookup_in_the_deleted_topic_is_not_taken_for_the_new_one() -> N
         await read(consumer, 50)
         held = cluster.faults.hold("ListOffsets", after=True)
         consumer.seek_to_end(P)
-        await until(lambda: held.held)  # says 50
+        await until(lambda: held.held)  # returns 50
         make_anew(cluster, 80)
         await asyncio.sleep(1.0)
         held.release()
@@ -122,7 +122,7 @@ async def test_a_lookup_in_the_deleted_topic_is_not_taken_for_the_new_one() -> N
         assert offsets(await read(consumer, 80)) == {0: list(range(80))}
 
 
-async def test_records_that_a_loop_holds_are_not_given_after_their_topic_was_made_anew() -> None:
+async def test_records_that_a_loop_holds_are_not_returned_after_their_topic_was_recreated() -> None:
     async with scene(500, metadata_max_age=0.2, per_batch=100) as (cluster, consumer):
         values: list[bytes] = []
         async for record in consumer:
@@ -135,7 +135,7 @@ async def test_records_that_a_loop_holds_are_not_given_after_their_topic_was_mad
         assert [len(value) for value in values[10:]] == [NEW] * 20
 
 
-async def test_a_partition_that_is_gone_is_told_and_the_others_go_on() -> None:
+async def test_a_deleted_partition_is_reported_and_the_others_go_on() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 10, 2)
         async with reading(cluster, metadata_max_age=0.5) as consumer:
@@ -172,7 +172,7 @@ async def test_partitions_that_metadata_leaves_out_are_not_read_again_from_their
         await ledger.read_to(consumer, 20)
 
 
-# Leaders on the run
+# Leaders that keep moving
 
 
 async def test_leaders_that_move_under_every_fetch_lose_and_repeat_nothing() -> None:
@@ -203,7 +203,7 @@ async def test_reading_on_while_a_position_is_validated_is_no_truncation(take: T
         await asyncio.sleep(0.5)  # what was appended by the second leader is buffered
         held = cluster.faults.hold("OffsetForLeaderEpoch", after=True)
         cluster.move_leader(T, 0, 3)
-        await until(lambda: held.held)  # says that the first leader's log ends at 10
+        await until(lambda: held.held)  # responds that the first leader's log ends at 10
         seen: list[int] = []
         while len(seen) < 15:
             seen += [one.offset for one in await take(consumer)]
@@ -256,7 +256,7 @@ async def test_what_was_fetched_behind_a_cut_is_dropped_and_what_lies_before_it_
         assert "consumer.truncations" not in consumer.metrics()
 
 
-async def test_a_cut_log_is_told_while_a_loop_holds_records() -> None:
+async def test_a_truncated_log_is_reported_while_a_loop_holds_records() -> None:
     settings = {"metadata_max_age": 0.2, "auto_offset_reset": "none"}
     async with scene(30, per_batch=30, **settings) as (cluster, consumer):
         consumer.seek(P, 0)
@@ -282,7 +282,7 @@ def undefined(_: Any, response: Any) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 async def test_an_epoch_that_a_leader_does_not_know_moves_no_position(reset: str) -> None:
-    """Such as of a log without epochs: that is no data loss, and is asked about once."""
+    """Such as of a log without epochs: that is no data loss, and is requested once."""
     settings = {"metadata_max_age": 0.2, "auto_offset_reset": reset}
     async with scene(30, **settings) as (cluster, consumer):
         consumer.seek(P, 0)
@@ -368,7 +368,7 @@ async def test_a_broker_that_is_frozen_from_the_start_holds_up_its_own_partition
             assert offsets(await read(consumer, 20)) == {1: list(range(20))}
 
 
-async def test_a_lookup_follows_its_leader_away_from_a_frozen_broker() -> None:
+async def test_a_lookup_follows_its_leader_from_a_frozen_broker() -> None:
     async with Cluster(brokers=3) as cluster:
         fill(cluster, 20, 3)
         cluster.faults.drop("ListOffsets", broker=2, times=None)
@@ -403,7 +403,7 @@ async def test_resets_that_lead_out_of_range_again_are_not_repeated_in_a_rush() 
         assert offsets(await read(consumer, 30)) == {0: list(range(30))}
 
 
-async def test_a_follower_that_is_named_and_refuses_is_not_asked_in_a_rush() -> None:
+async def test_a_preferred_follower_that_refuses_is_not_retried_in_a_rush() -> None:
     settings = {"client_rack": "a", "retry_backoff": 0.1, "retry_backoff_max": 1.0}
     async with scene(30, **settings) as (cluster, consumer):
         await quiet(consumer)

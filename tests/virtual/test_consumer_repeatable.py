@@ -1,6 +1,6 @@
 """A consumer of many topics does the same by the same seed, however its process hashes texts.
 
-Topics are assigned and taken away, polls wait side by side, leaders move and connections break:
+Topics are assigned and unassigned, polls wait side by side, leaders move and connections break:
 whatever order a set or an address would give to these must not show on the network. This module
 prints the digest of such a run when it is called as a program.
 """

@@ -1,7 +1,7 @@
-"""Thousands of seeks, pauses and assignments while fetches are in flight, and tasks that share.
+"""Thousands of seeks, pauses and assignments during fetches, and tasks with one consumer.
 
-Never a record of an old position, of a paused partition or of one that was taken away; and in the
-end each record once.
+Never a record of an old position, of a paused partition or of a revoked one; and in the end each
+record once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def test_ten_thousand_seeks_give_no_record_of_an_old_position(kind: str) -
         steps = aiter(consumer)
         for number in range(seeks):
             partition = (P, Q)[rng.randrange(2)]
-            # Often to where it is, or was: what is on its way then has the right offset.
+            # Often to where it is, or was: what is in flight then has the right offset.
             near = rng.choice([ledger.next[partition], rng.randrange(count)])
             offset = min(max(near + rng.choice((0, 0, -1, 7)), 0), count)
             consumer.seek(partition, offset)
@@ -94,7 +94,7 @@ async def test_assignments_that_change_under_every_fetch_give_what_is_assigned_o
                 consumer.unassign()
             for partition in wanted:
                 if partition not in kept:
-                    ledger.next[partition] = 0  # it starts anew, by policy
+                    ledger.next[partition] = 0  # it starts again, by policy
             assert consumer.assignment == frozenset(wanted)
             if not wanted:
                 await asyncio.sleep(rng.choice((0, 0.001)))
@@ -139,7 +139,7 @@ async def test_storms_over_batches_that_are_inflated_in_threads_lose_nothing() -
                 ledger.take(await consumer.poll(timeout=1.0))
 
 
-async def test_tasks_that_share_a_consumer_get_each_record_once() -> None:
+async def test_tasks_with_one_consumer_get_each_record_once() -> None:
     rng = the_loop().rng
     count = 500
     async with scene(count, 2, max_partition_fetch_bytes=700) as (_, consumer):

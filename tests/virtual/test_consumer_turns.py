@@ -1,4 +1,4 @@
-"""Turns of the loop that a consumer takes while it takes in one large answer."""
+"""Loop iterations that a consumer takes to process one large response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.virtual.consumer_scene import T, offsets, read, scene, until
 PARTITIONS = 200
 
 
-async def test_others_run_while_an_answer_without_records_is_taken_in(
+async def test_others_run_while_a_response_without_records_is_processed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[int] = []
@@ -39,7 +39,7 @@ async def test_others_run_while_an_answer_without_records_is_taken_in(
     monkeypatch.setattr(fetcher, "TURN", -1.0)
     async with scene(0, PARTITIONS, brokers=1) as (cluster, consumer):
         await until(lambda: len(taken) >= PARTITIONS)
-        first = taken[:PARTITIONS]  # the full answer: a part for each partition, all empty
+        first = taken[:PARTITIONS]  # the full response: a part for each partition, all empty
         assert max(map(first.count, set(first))) <= fetcher.PARTS_PER_LOOK
         cluster.append(T, 7, batch(0, 3))
         assert offsets(await read(consumer, 3)) == {7: [0, 1, 2]}

@@ -82,7 +82,7 @@ async def test_an_epoch_that_rose_is_news_though_the_leader_is_the_same() -> Non
         assert offsets(await read(consumer, 2)) == {0: [3, 4]}
 
 
-async def test_a_broker_that_comes_back_into_the_view_is_asked_again() -> None:
+async def test_a_broker_that_comes_back_into_the_view_is_fetched_from_again() -> None:
     async with scene(5, 2, brokers=2) as (cluster, consumer):
         await read(consumer, 10)
         engine = consumer._engine
@@ -96,7 +96,7 @@ async def test_a_broker_that_comes_back_into_the_view_is_asked_again() -> None:
         assert offsets(await read(consumer, 3)) == {1: [5, 6, 7]}
 
 
-async def test_a_partition_that_the_view_has_is_told_of_once_when_it_is_assigned() -> None:
+async def test_a_partition_in_the_view_is_reported_once_when_it_is_assigned() -> None:
     async with scene(5, 2) as (cluster, consumer):
         await read(consumer, 10)
         engine = consumer._engine
@@ -128,7 +128,7 @@ async def test_a_partition_that_is_not_there_yet_is_read_once_it_is() -> None:
         assert offsets(await read(consumer, 4)) == {2: [0, 1, 2, 3]}
 
 
-async def test_each_partition_of_a_topic_without_an_answer_is_told_when_patience_ends() -> None:
+async def test_each_partition_of_a_topic_without_a_response_is_reported_after_patience() -> None:
     async with scene(1) as (_, consumer):
         await read(consumer, 1)
         engine = consumer._engine

@@ -1,4 +1,4 @@
-"""DeleteRecords on several brokers, on virtual time: for whom the answer waits, and how it ends."""
+"""DeleteRecords on several brokers, on virtual time: what it waits for, and how it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def starts(cluster: Cluster) -> list[int]:
     return [cluster.log("t", broker=one).start_offset for one in cluster.replicas("t")]
 
 
-def test_all_followers_have_deleted_when_the_answer_comes_which_is_soon() -> None:
+def test_all_followers_have_deleted_when_the_response_comes_which_is_soon() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await filled(cluster)
@@ -52,7 +52,7 @@ def test_all_followers_have_deleted_when_the_answer_comes_which_is_soon() -> Non
         assert await delete(cluster, 2) == [(ErrorCode.NONE, 3)]
 
 
-def test_followers_that_are_to_hear_of_the_high_watermark_later_hear_of_a_deletion_now() -> None:
+def test_followers_due_to_learn_the_high_watermark_later_learn_of_a_deletion_now() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await filled(cluster)
@@ -158,7 +158,7 @@ def test_with_the_last_partition_others_are_seen_that_are_led_no_more() -> None:
         assert await deleting == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 1)]
 
 
-def test_nothing_is_left_of_a_client_that_goes_away() -> None:
+def test_nothing_is_left_of_a_client_that_disconnects() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await filled(cluster)
@@ -211,7 +211,7 @@ def test_a_leader_that_is_left_alone_sees_it_with_the_next_record() -> None:
         assert await deleting == [(ErrorCode.NONE, 3)]
 
 
-def test_what_happens_to_other_partitions_has_nothing_to_say() -> None:
+def test_what_happens_to_other_partitions_has_no_effect() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await filled(cluster)

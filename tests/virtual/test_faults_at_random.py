@@ -68,7 +68,7 @@ class Mischief:
         await asyncio.sleep(self._rng.uniform(0, 3))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Add and remove faults until cancelled."""
         while True:
             await asyncio.sleep(self._rng.expovariate(4.0))
             if self.made and self._rng.random() < 0.45:

@@ -1,6 +1,6 @@
 """Fetches that bring nothing: unknown preferred replicas, hasty brokers, quotas.
 
-None of them may stall a consumer in silence, or make it ask in a rush; a quota is no stall.
+None of them may stall a consumer in silence, or make it fetch in a rush; a quota is no stall.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def test_a_replica_that_comes_back_unknown_to_the_view_stalls_nothing() ->
 
 
 def sent_on(broker: int) -> Any:
-    """Send on to ``broker`` whoever names a rack, as a leader does, and give it nothing."""
+    """Send each reader that names a rack to ``broker``, as a leader does; return no records."""
 
     def change(request: Any, response: Any) -> None:
         if request.rack_id:
@@ -98,7 +98,7 @@ async def test_the_leader_is_read_as_long_as_the_preferred_replica_is_unknown() 
         assert 3 <= cluster.requests.count("Metadata") < 40
 
 
-# Brokers that answer at once, with nothing
+# Brokers that respond at once, with nothing
 
 
 def nothing(_: Any, response: Any) -> None:
@@ -119,7 +119,7 @@ def named_an_unknown_one(_: Any, response: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [nothing, named_itself, named_an_unknown_one])
-async def test_a_broker_that_has_records_and_gives_none_is_a_stall_and_not_asked_in_a_rush(
+async def test_a_broker_that_withholds_records_is_a_stall_and_not_fetched_from_in_a_rush(
     change: Any,
 ) -> None:
     async with scene(30, client_rack="a", fetch_max_wait=0.5, request_timeout=5.0) as (
@@ -163,7 +163,7 @@ async def test_a_new_leader_whose_high_watermark_lags_is_read_soon_after_that_ha
         assert len(fetches(cluster)) < 50
 
 
-async def test_answers_that_come_at_once_since_nothing_is_waited_for_are_no_stall() -> None:
+async def test_immediate_responses_while_nothing_is_waited_for_are_no_stall() -> None:
     settings = {"fetch_min_bytes": 0, "fetch_max_wait": 0.5, "request_timeout": 5.0}
     async with scene(10, **settings) as (_, consumer):
         assert offsets(await read(consumer, 10)) == {0: list(range(10))}
@@ -223,7 +223,7 @@ async def test_a_broker_that_hangs_once_the_quota_is_over_is_stalled() -> None:
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-async def test_a_partition_without_a_leader_is_stalled_in_health_as_poll_says(
+async def test_a_partition_without_a_leader_is_stalled_in_health_as_in_poll(
     group: str | None,
 ) -> None:
     one, other = P, TopicPartition(T, 1)

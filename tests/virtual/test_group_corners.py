@@ -113,7 +113,7 @@ def test_a_commit_in_a_callback_of_a_loss_fails_at_once() -> None:
     run_virtually(main())
 
 
-def test_a_callback_that_waits_for_a_task_that_it_cancelled_harms_nobody() -> None:
+def test_a_callback_that_waits_for_a_task_that_it_cancelled_harms_nothing() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)
@@ -136,7 +136,7 @@ def test_a_callback_that_waits_for_a_task_that_it_cancelled_harms_nobody() -> No
     run_virtually(main())
 
 
-async def test_who_unassigned_may_subscribe() -> None:
+async def test_a_consumer_that_unassigned_may_subscribe() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 5, 1)
         async with kclient.Consumer(cluster.bootstrap, group=GROUP, **SETTINGS) as consumer:
@@ -172,7 +172,7 @@ class Mine:
 
 
 @pytest.mark.parametrize("fails", ["user_data", "assigned"])
-def test_an_assignor_that_raises_is_told_and_the_group_goes_on(fails: str) -> None:
+def test_an_assignor_that_raises_is_reported_and_the_group_goes_on(fails: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 1)
@@ -241,7 +241,7 @@ def test_a_record_of_before_is_not_committed_where_the_offset_is_not_known_yet()
     run_virtually(main())
 
 
-def test_commits_of_a_topic_that_was_made_anew_are_made() -> None:
+def test_commits_of_a_recreated_topic_are_made() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 50, 1)
@@ -313,7 +313,7 @@ def test_a_commit_that_is_cancelled_cancels_no_other() -> None:
     run_virtually(main())
 
 
-async def test_a_loop_that_passes_over_records_gives_others_a_turn() -> None:
+async def test_a_loop_that_passes_over_records_yields_to_other_tasks() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 20_000, 1, per_batch=1_000)
         refused, turns, others = 0, 0, None
@@ -379,7 +379,7 @@ def test_of_a_loop_all_but_the_record_in_hand_is_finished(end: str) -> None:
     run_virtually(main())
 
 
-def test_a_commit_of_all_that_was_lost_says_so_until_the_next_call() -> None:
+def test_a_commit_of_lost_partitions_only_raises_until_the_next_call() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 1)
@@ -415,7 +415,7 @@ async def test_what_can_not_be_committed_is_refused_by_name() -> None:
                 consumer.rejoin(5)  # type: ignore[arg-type]
 
 
-async def test_nobody_polls_beside_handlers() -> None:
+async def test_a_poll_beside_handlers_is_refused() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 5, 1)
         async with kclient.Consumer(cluster.bootstrap, T, group=GROUP, **SETTINGS) as consumer:

@@ -1,4 +1,4 @@
-"""More corners of consumers in groups: what counts as finished, who is waited for, who is told."""
+"""More corners of consumers in groups: what is finished, what is waited for, what is reported."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_epoch_of_a_commit_is_that_of_its_offset() -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_unsubscribing_waits_for_nobody(turns: int, strategy: str) -> None:
+def test_unsubscribing_waits_for_no_other_task(turns: int, strategy: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)
@@ -98,7 +98,7 @@ def test_unsubscribing_waits_for_nobody(turns: int, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_who_was_too_slow_gets_nothing_more_while_it_leaves(strategy: str) -> None:
+def test_a_consumer_that_was_too_slow_gets_nothing_more_while_it_leaves(strategy: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 400, 2)
@@ -181,7 +181,7 @@ def test_unsubscribing_lets_handlers_end() -> None:
     run_virtually(main())
 
 
-def test_an_assignment_that_can_not_be_read_is_told_and_makes_no_storm() -> None:
+def test_an_unreadable_assignment_is_reported_and_makes_no_storm() -> None:
     async def main() -> None:
         def junk(request: Any, response: Any) -> Any:
             response.assignment = b"\xff\xff"
@@ -221,7 +221,7 @@ def test_calls_that_would_wait_for_the_callback_are_refused_in_it() -> None:
     run_virtually(main())
 
 
-async def test_nobody_rejoins_who_did_not_join() -> None:
+async def test_a_consumer_that_did_not_join_can_not_rejoin() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 20, 1)
         async with kclient.Consumer(cluster.bootstrap, group=GROUP, **SETTINGS) as consumer:
@@ -328,7 +328,7 @@ def test_what_came_after_a_loss_can_be_committed() -> None:
     run_virtually(main())
 
 
-def test_handlers_go_on_in_a_topic_that_was_made_anew_while_they_had_enough() -> None:
+def test_handlers_go_on_in_a_topic_that_was_recreated_while_they_had_enough() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 50, 1)
@@ -355,7 +355,7 @@ def test_handlers_go_on_in_a_topic_that_was_made_anew_while_they_had_enough() ->
     run_virtually(main())
 
 
-async def test_a_commit_under_way_outlives_the_assignment_by_hand() -> None:
+async def test_a_commit_in_flight_outlives_the_assignment_by_hand() -> None:
     async with Cluster(brokers=1) as cluster:
         fill(cluster, 20, 1)
         async with kclient.Consumer(

@@ -1,4 +1,4 @@
-"""``GroupMember``: whatever a user's protocol does, the group goes on and the user hears of it."""
+"""``GroupMember``: whatever a user's protocol does, the group goes on and the user learns of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.virtual.pool import Pool, member_of
 
 
 class Bug(Exception):
-    """Of the user."""
+    """An error of the user's code."""
 
 
 def fail() -> None:
@@ -74,7 +74,7 @@ def test_iterating_goes_on_after_what_the_protocol_raised() -> None:
     run_virtually(main())
 
 
-def test_a_member_without_metadata_joins_once_it_has_some_and_says_why_it_has_not() -> None:
+def test_a_member_without_metadata_joins_once_it_has_some_and_reports_why_it_has_not() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()
@@ -224,7 +224,7 @@ def speechless() -> None:
 
 
 @pytest.mark.parametrize("gives", ["released", "broken", "speechless"])
-def test_shares_that_raise_when_they_are_read_are_the_users_error(gives: str) -> None:
+def test_assignments_that_raise_when_they_are_read_are_the_users_error(gives: str) -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()
@@ -281,7 +281,7 @@ def test_metadata_that_raises_when_it_is_read_is_the_users_error(cancelled: bool
     run_virtually(main())
 
 
-def test_shares_that_no_broker_takes_are_refused_with_their_size_and_the_bound() -> None:
+def test_assignments_that_no_broker_takes_are_refused_with_their_size_and_the_bound() -> None:
     """A broker closes the connection on such a request, which would be sent again for ever."""
 
     async def main() -> None:
@@ -316,8 +316,8 @@ def test_metadata_that_no_broker_takes_is_refused_with_its_size_and_the_bound() 
     run_virtually(main())
 
 
-def test_shares_that_this_broker_does_not_take_are_named_and_tried_rarely() -> None:
-    """All of a group is one record, and the broker says no more than UNKNOWN_SERVER_ERROR."""
+def test_assignments_that_this_broker_does_not_take_are_named_and_tried_rarely() -> None:
+    """All of a group is one record, and the broker returns no more than UNKNOWN_SERVER_ERROR."""
 
     async def main() -> None:
         async with Cluster() as cluster:
@@ -325,7 +325,7 @@ def test_shares_that_this_broker_does_not_take_are_named_and_tried_rarely() -> N
             async with member_of(cluster, pool) as member:
                 await member.joined()
                 shared = pool.told.count("assign")
-                pool.offer = bytes(1 << 20)  # and it is the share as well
+                pool.offer = bytes(1 << 20)  # and it is the assignment as well
                 member.rejoin("a test")
                 text = r"2097152 bytes.*message\.max\.bytes"
                 with pytest.raises(kclient.errors.UnknownServerError, match=text):
@@ -340,7 +340,7 @@ def test_shares_that_this_broker_does_not_take_are_named_and_tried_rarely() -> N
     run_virtually(main())
 
 
-def test_who_is_left_out_gets_no_bytes() -> None:
+def test_a_member_that_is_left_out_gets_no_bytes() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()
@@ -372,7 +372,7 @@ def test_a_cooperative_protocol_keeps_what_it_has_while_the_group_rebalances() -
     run_virtually(main())
 
 
-def test_what_was_lost_is_told_once_and_what_was_given_up_already_is_not_lost() -> None:
+def test_what_was_lost_is_reported_once_and_what_was_revoked_is_not_lost() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()
@@ -411,7 +411,7 @@ def test_a_wait_inside_of_the_protocol_is_refused_as_it_would_never_end() -> Non
     run_virtually(main())
 
 
-def test_health_says_which_function_of_the_protocol_runs_and_for_how_long() -> None:
+def test_health_names_the_running_function_of_the_protocol_and_its_time() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()

@@ -1,7 +1,7 @@
-"""Members of a group while everything happens at random: afterwards all share one generation.
+"""Members of a group while everything happens at random: afterwards all are in one generation.
 
-The host's calls are held against the contract of ``MembershipHost``: one at a time, nothing given
-that wasn't asked for, nothing lost that wasn't given.
+The host's calls are compared with the contract of ``MembershipHost``: one at a time, nothing
+assigned that wasn't requested, nothing lost that wasn't assigned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CODES = [
 
 
 class Judged(Worker):
-    """A worker that checks the order of what it is told."""
+    """A worker that checks the order of the calls that it receives."""
 
     def __init__(self, cluster: Cluster, name: str, **settings: Any) -> None:
         super().__init__(cluster, name, **settings)
@@ -132,7 +132,7 @@ class Run:
         self.jobs.append(asyncio.get_running_loop().create_task(call))
 
     async def heal(self) -> None:
-        """All is well from now on, and everybody wants in."""
+        """All is well from now on, and every worker wants to join."""
         await asyncio.sleep(26)
         await asyncio.gather(*self.jobs)
         self.cluster.faults.clear()

@@ -20,7 +20,7 @@ from tests.virtual.pool import G, Pool, member_of
 
 
 class State(enum.Enum):
-    """Of the world when close is called."""
+    """State of the world when close is called."""
 
     HEALTHY = "all is well"
     FROZEN = "brokers take connections and bytes, and say nothing"
@@ -44,11 +44,11 @@ class State(enum.Enum):
 HANGS = {State.PREPARING: "on_revoked", State.ASSIGNING: "assign", State.TAKING: "on_assigned"}
 NEVER_IN = {State.NO_COORDINATOR, State.FAILED, State.FORBIDDEN, State.NO_METADATA}
 WELL = {State.HEALTHY, State.CONCURRENT, State.JOINING, State.MOVING, *HANGS}
-"""Where the group hears that the member leaves."""
+"""States in which the group receives the LeaveGroup."""
 
 
 class World:
-    """A cluster, a member in a state, another one that sees it go, and who waits."""
+    """A cluster, a member in a state, another member that sees it leave, and waiting calls."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -218,7 +218,7 @@ def test_what_on_assigned_has_begun_is_revoked_however_little_time_a_close_has(
     run_virtually(main())
 
 
-def test_the_others_have_the_work_of_who_leaves_within_a_heartbeat() -> None:
+def test_the_others_have_the_work_of_a_leaving_member_within_a_heartbeat() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             async with member_of(cluster, Pool(b"a")) as first:
@@ -252,7 +252,7 @@ async def _throw(victim: asyncio.Task[Any]) -> None:
 def test_no_task_dies_in_silence(
     name: str, when: str, kill: Callable[[asyncio.Task[Any]], Awaitable[None]]
 ) -> None:
-    """R15: whoever waits knows within a second, and so does the next call."""
+    """R15: every waiter is notified within a second, and the next call raises."""
 
     async def main() -> None:
         async with Cluster() as cluster:

@@ -40,7 +40,7 @@ def within(core: ClientCore, seconds: float = 60.0) -> float:
 
 
 async def ask_offsets(core: ClientCore, coordinator: Coordinator) -> None:
-    """Have the coordinator say what is committed, which is nothing."""
+    """Have the coordinator return what is committed, which is nothing."""
     partition = TopicPartition("t", 0)
     assert await GroupOffsets(core, coordinator).fetch([partition]) == {partition: None}
 
@@ -50,7 +50,7 @@ def finds(core: ClientCore) -> float:
     return core.metrics()["group.coordinator_finds"]
 
 
-def test_all_who_look_at_once_share_one_question() -> None:
+def test_concurrent_lookups_use_one_request() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             found = await asyncio.gather(*(coordinator.find(within(core)) for _ in range(5)))
@@ -61,7 +61,7 @@ def test_all_who_look_at_once_share_one_question() -> None:
     run_virtually(main())
 
 
-def test_whoever_stops_waiting_leaves_the_answer_to_the_others() -> None:
+def test_a_lookup_that_is_cancelled_leaves_the_response_to_the_others() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             held = cluster.faults.hold("FindCoordinator")
@@ -76,7 +76,7 @@ def test_whoever_stops_waiting_leaves_the_answer_to_the_others() -> None:
     run_virtually(main())
 
 
-def test_a_broker_that_says_nothing_is_asked_no_longer_than_a_moment() -> None:
+def test_a_silent_broker_is_waited_for_a_moment_only() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             silent = cluster.faults.hold("FindCoordinator")
@@ -92,7 +92,7 @@ def test_a_broker_that_says_nothing_is_asked_no_longer_than_a_moment() -> None:
     "code",
     [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
 )
-def test_it_is_asked_for_again_while_there_is_none(code: int) -> None:
+def test_it_is_looked_up_again_while_there_is_none(code: int) -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             cluster.faults.error("FindCoordinator", code, times=4)
@@ -101,7 +101,7 @@ def test_it_is_asked_for_again_while_there_is_none(code: int) -> None:
     run_virtually(main())
 
 
-def test_who_may_not_know_is_told_at_once() -> None:
+def test_a_caller_without_permission_is_refused_at_once() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             cluster.faults.error("FindCoordinator", ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -111,7 +111,7 @@ def test_who_may_not_know_is_told_at_once() -> None:
     run_virtually(main())
 
 
-def test_when_none_is_found_in_time_the_text_says_why() -> None:
+def test_when_none_is_found_in_time_the_error_names_the_reason() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             cluster.faults.error("FindCoordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=None)
@@ -124,7 +124,7 @@ def test_when_none_is_found_in_time_the_text_says_why() -> None:
 
 
 def test_a_coordinator_that_metadata_does_not_know_is_reached_all_the_same() -> None:
-    """A broker that lags behind leaves the new one out of its answers."""
+    """A broker that lags behind leaves the new one out of its responses."""
 
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
@@ -160,7 +160,7 @@ def test_calls_go_on_at_the_new_coordinator() -> None:
     run_virtually(main())
 
 
-def test_calls_wait_for_a_coordinator_that_loads_and_ask_it_again() -> None:
+def test_calls_wait_for_a_coordinator_that_loads_and_are_sent_again() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             loading = cluster.faults.error(
@@ -173,9 +173,7 @@ def test_calls_wait_for_a_coordinator_that_loads_and_ask_it_again() -> None:
     run_virtually(main())
 
 
-def test_what_was_asked_of_a_silent_coordinator_is_asked_of_the_next_one_when_it_is_given_up() -> (
-    None
-):
+def test_requests_to_a_silent_coordinator_are_sent_to_the_next_once_it_is_dropped() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             home = await coordinator.find(within(core))
@@ -192,7 +190,7 @@ def test_what_was_asked_of_a_silent_coordinator_is_asked_of_the_next_one_when_it
     run_virtually(main())
 
 
-def test_a_request_that_must_not_be_repeated_fails_when_the_coordinator_is_given_up() -> None:
+def test_a_request_that_must_not_be_repeated_fails_when_the_coordinator_is_dropped() -> None:
     async def main() -> None:
         async with scene() as (cluster, core, coordinator):
             home = await coordinator.find(within(core))

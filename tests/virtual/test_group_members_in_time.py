@@ -61,7 +61,7 @@ def test_heartbeats_come_every_interval_for_as_long_as_nothing_happens() -> None
 
 
 def test_a_heartbeat_follows_each_assignment_at_once() -> None:
-    """A coordinator that was loaded anew answers joins and syncs, and they prolong no session."""
+    """A coordinator that was loaded again responds to joins and syncs; they prolong no session."""
 
     async def main() -> None:
         async with working(2) as (cluster, workers):
@@ -201,7 +201,7 @@ def test_connections_that_break_cost_no_rebalance() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["hang", "unavailable"])
-def test_the_assignment_is_lost_when_nobody_answered_for_a_session_and_had_again_later(
+def test_the_assignment_is_lost_without_a_response_for_a_session_and_regained_later(
     trouble: str,
 ) -> None:
     async def main() -> None:
@@ -247,10 +247,10 @@ def test_a_session_that_ends_while_the_host_prepares_interrupts_it_and_is_lost()
 
 
 @pytest.mark.parametrize("trouble", ["hang", "move"])
-def test_a_join_that_waits_at_a_coordinator_that_is_gone_is_made_at_the_next_one(
+def test_a_join_that_waits_at_a_former_coordinator_is_made_at_the_next_one(
     trouble: str,
 ) -> None:
-    """The rebalance may last for minutes: nobody waits as long for a broker that is frozen."""
+    """The rebalance may last for minutes: no member waits as long for a broker that is frozen."""
 
     async def main() -> None:
         async with working(2, rebalance_timeout=300.0) as (cluster, workers):
@@ -323,7 +323,7 @@ def test_reasons_reach_the_coordinator() -> None:
     run_virtually(main())
 
 
-def test_what_is_asked_for_during_a_rebalance_is_not_lost() -> None:
+def test_what_is_requested_during_a_rebalance_is_not_lost() -> None:
     async def main() -> None:
         async with working() as (_, (worker,)):
             for call in ("prepare", "assign", "assigned"):
@@ -374,7 +374,7 @@ def test_a_lonely_leader_that_can_not_assign_tries_again_ever_more_rarely() -> N
     run_virtually(main())
 
 
-def test_a_sync_that_comes_too_late_joins_again_without_giving_up_twice() -> None:
+def test_a_sync_that_comes_too_late_joins_again_without_revoking_twice() -> None:
     async def main() -> None:
         async with working() as (cluster, (worker,)):
             cluster.faults.error("SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS)
@@ -387,7 +387,7 @@ def test_a_sync_that_comes_too_late_joins_again_without_giving_up_twice() -> Non
     run_virtually(main())
 
 
-def test_a_lost_answer_to_a_sync_is_asked_for_again_without_another_rebalance() -> None:
+def test_a_lost_response_to_a_sync_is_requested_again_without_another_rebalance() -> None:
     async def main() -> None:
         async with working(2) as (cluster, workers):
             lost = cluster.faults.lose_answers("SyncGroup")
@@ -436,7 +436,7 @@ def test_after_every_error_it_is_a_member_again(api: str, code: ErrorCode) -> No
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
-def test_what_can_not_be_mended_is_said_once_and_what_was_held_is_lost(
+def test_an_unrecoverable_error_is_reported_once_and_what_was_held_is_lost(
     api: str, code: ErrorCode
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Requests of a member, and answers to them, that get lost on a connection that stays."""
+"""Requests of a member, and responses to them, that get lost on a connection that stays."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ REBALANCE = 300.0
 
 
 def wish(worker: Worker) -> None:
-    """Have the group rebalance: who offers what it offered before may be told to go on."""
+    """Have the group rebalance: a member whose metadata is unchanged may keep its generation."""
     worker.names.append("odd")
     worker.member.rejoin("a test")
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_an_answer_that_is_lost_is_asked_for_again_within_the_session(api: str) -> None:
-    """Nobody is lost, and nobody waits for the rebalance timeout."""
+def test_a_lost_response_is_requested_again_within_the_session(api: str) -> None:
+    """No member is lost, and none waits for the rebalance timeout."""
 
     async def main() -> None:
         async with working(2, rebalance_timeout=REBALANCE) as (cluster, workers):
@@ -78,7 +78,7 @@ def test_a_sync_that_never_arrives_is_made_again_within_the_session() -> None:
 
 
 def has_id(asked: RequestInfo) -> bool:
-    """The first JoinGroup of a member has none, and is answered at once."""
+    """The first JoinGroup of a member has no member id, and gets its response at once."""
     return bool(asked.request.member_id)
 
 
@@ -99,7 +99,7 @@ def test_a_new_member_is_in_soon_whatever_is_lost(api: str, *, after: bool) -> N
 
 @pytest.mark.parametrize("after", [False, True])
 def test_the_first_join_that_is_lost_is_made_again_soon(*, after: bool) -> None:
-    """It is answered at once, with an id."""
+    """The coordinator responds at once, with an id."""
 
     async def main() -> None:
         async with working(rebalance_timeout=REBALANCE) as (cluster, (worker,)):
@@ -114,7 +114,7 @@ def test_the_first_join_that_is_lost_is_made_again_soon(*, after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_who_is_put_out_while_its_join_is_lost_knows_it_soon(*, after: bool) -> None:
+def test_a_member_that_is_removed_while_its_join_is_lost_knows_it_soon(*, after: bool) -> None:
     """What it held may be another member's by now: no two owners for a rebalance timeout."""
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_who_is_put_out_while_its_join_is_lost_knows_it_soon(*, after: bool) -> 
     run_virtually(main())
 
 
-def test_a_parked_join_is_left_alone_for_as_long_as_others_are_waited_for() -> None:
+def test_a_waiting_join_is_left_alone_for_as_long_as_others_are_waited_for() -> None:
     async def main() -> None:
         async with working(2, rebalance_timeout=REBALANCE) as (cluster, workers):
             first, second = workers

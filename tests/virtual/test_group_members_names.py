@@ -1,4 +1,4 @@
-"""Static members that leave without a word, come back, and are replaced."""
+"""Static members that leave without a LeaveGroup, come back, and are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.virtual.members import SETTINGS, Worker, settled, until, working
 SESSION: float = SETTINGS["session_timeout"]
 
 
-def test_who_left_and_was_replaced_meanwhile_does_not_take_its_name_back() -> None:
+def test_a_member_that_left_and_was_replaced_does_not_take_its_name_back() -> None:
     async def main() -> None:
         async with working(1) as (cluster, (leader,)):
             older = Worker(cluster, "older", group_instance_id="s")
@@ -40,8 +40,8 @@ def test_who_left_and_was_replaced_meanwhile_does_not_take_its_name_back() -> No
 
 
 @pytest.mark.parametrize("away", [1.0, 3 * SESSION])
-def test_who_left_without_a_word_comes_back(away: float) -> None:
-    """Within its session as whoever it was, later as a new member."""
+def test_a_member_that_left_without_leave_group_comes_back(away: float) -> None:
+    """Within its session as the member it was, later as a new member."""
 
     async def main() -> None:
         async with working(1) as (cluster, (leader,)):
@@ -62,7 +62,7 @@ def test_who_left_without_a_word_comes_back(away: float) -> None:
 
 
 @pytest.mark.parametrize("how", ["leave", "close"])
-def test_a_static_member_that_is_to_say_goodbye_does_so_while_its_first_join_waits(
+def test_a_static_member_that_is_to_leave_does_so_while_its_first_join_waits(
     how: str,
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What comes between the answer to a member's request and the task that waits for it."""
+"""What comes between the response to a member's request and the task that waits for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.virtual.members import Worker, until
 
 
 class Between:
-    """Does something to a member in the loop turn in which the answer to a request arrives.
+    """Does something to a member in the loop iteration in which the response to a request arrives.
 
     Attributes:
         done: It has done it.
@@ -58,7 +58,7 @@ class Between:
 
 @pytest.mark.parametrize("how", ["leave", "over", "fail"])
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_an_answer_to_who_is_no_member_any_more_is_not_used(api: str, how: str) -> None:
+def test_a_response_to_a_former_member_is_not_used(api: str, how: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             worker = Worker(cluster, "w0")

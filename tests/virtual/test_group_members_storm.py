@@ -5,9 +5,9 @@ which its ``on_assigned`` takes it until its ``on_revoked`` ends or its ``on_los
 is cancelled: no item has two workers, a member that is closed has none, and once the trouble is
 over every item has a worker.
 
-Two cases are left out where brokers hang: a coordinator that was loaded anew answers JoinGroup and
-SyncGroup without a session of its own behind it, so a member is sure of what it got with the first
-heartbeat only; and ``on_lost`` waits for the end of an ``on_assigned`` that is under way.
+Two cases are left out where brokers hang: a coordinator that was loaded again responds to JoinGroup
+and SyncGroup without a session of its own behind it, so a member is sure of its assignment with the
+first heartbeat only; and ``on_lost`` waits for the end of an ``on_assigned`` in progress.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LONG_SEEDS = range(1000, 1300)
 
 
 class Bug(Exception):
-    """Of the user."""
+    """An error of the user's code."""
 
 
 class Items:
-    """The protocol of one member: items shared out in turn, and functions that take their time."""
+    """The protocol of one member: items assigned round robin, by functions that take time."""
 
     name = type = "items"
 
@@ -127,7 +127,7 @@ class Run:
         self.calm = False
 
     def wrong(self, what: str) -> None:
-        """Remember what must not be."""
+        """Record a violation."""
         self.trouble.append(f"{asyncio.get_running_loop().time():.3f}: {what}")
 
     async def play(self) -> None:

@@ -1,4 +1,4 @@
-"""Functions of a ``GroupMember``'s protocol that don't end: told, and ``close`` lets them go."""
+"""A ``GroupMember``'s protocol functions that don't end: reported, and abandoned by ``close``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def start(name: str, cluster: Cluster, hanging: Hanging) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("timeout", [0.0, 1.0, 5.0])
-def test_close_lets_a_function_go_that_ignores_its_cancellation(
+def test_close_abandons_a_function_that_ignores_its_cancellation(
     name: str, timeout: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     complaints: list[Any] = []
@@ -66,7 +66,7 @@ def test_close_lets_a_function_go_that_ignores_its_cancellation(
     assert complaints == []
 
 
-def test_close_lets_a_function_of_close_go_and_leaves_the_group() -> None:
+def test_close_abandons_a_function_of_close_and_leaves_the_group() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             pool, hanging = Pool(), Hanging(stubborn=True)
@@ -87,7 +87,7 @@ def test_close_lets_a_function_of_close_go_and_leaves_the_group() -> None:
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_a_function_that_hangs_is_told_by_the_log_by_the_next_call_and_by_health(
+def test_a_function_that_hangs_is_reported_by_the_log_the_next_call_and_health(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_a_function_that_hangs_is_told_by_the_log_by_the_next_call_and_by_health
     run_virtually(main())
 
 
-def test_functions_that_end_in_time_are_told_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_functions_that_end_in_time_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             pool = Pool()

@@ -1,4 +1,4 @@
-"""Members that are refused, or told what makes no sense: what may pass is tried again, and said."""
+"""Members that get errors or nonsense: what may pass is tried again, and reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HANGING = 20.0
 
 
 def garble(worker: Worker, name: str) -> list[str]:
-    """Make the next good answer to a request of ``worker`` one that can't be read."""
+    """Make the next good response to a request of ``worker`` unreadable."""
     done: list[str] = []
     send = worker.coordinator.send
 
@@ -76,7 +76,7 @@ def test_a_refusal_that_passes_ends_no_membership(api: str, code: ErrorCode) -> 
 
 
 @pytest.mark.parametrize("api", ADMISSION)
-def test_each_attempt_that_is_refused_is_told_and_they_become_rare(api: str) -> None:
+def test_each_refused_attempt_is_reported_and_they_become_rare(api: str) -> None:
     async def main() -> None:
         async with working(1) as (cluster, (first,)):
             refused = cluster.faults.error(api, FORBIDDEN, times=None, client_id="new")
@@ -97,7 +97,7 @@ def test_each_attempt_that_is_refused_is_told_and_they_become_rare(api: str) -> 
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_who_is_refused_while_it_holds_something_is_not_well(api: str) -> None:
+def test_a_member_that_is_refused_while_it_holds_something_is_not_well(api: str) -> None:
     async def main() -> None:
         async with working(1) as (cluster, (worker,)):
             assert worker.member.joined
@@ -186,7 +186,7 @@ def test_a_consumer_that_was_refused_for_a_while_reads_on(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_an_answer_that_can_not_be_read_is_asked_for_again(api: str) -> None:
+def test_an_unreadable_response_is_requested_again(api: str) -> None:
     async def main() -> None:
         async with working(3) as (_, workers):
             leader = next(w for w in workers if w.member.health().is_leader)
@@ -201,7 +201,7 @@ def test_an_answer_that_can_not_be_read_is_asked_for_again(api: str) -> None:
     run_virtually(main())
 
 
-def test_what_can_not_be_written_is_said_at_once() -> None:
+def test_what_can_not_be_written_is_reported_at_once() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             worker = Worker(cluster, "w")
@@ -215,7 +215,7 @@ def test_what_can_not_be_written_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_who_can_not_be_a_member_any_more_says_so_that_nobody_waits_for_it(*, static: bool) -> None:
+def test_a_member_that_can_not_go_on_leaves_so_that_no_other_waits_for_it(*, static: bool) -> None:
     async def main() -> None:
         async with working(2) as (cluster, workers):
             names = {"group_instance_id": "s"} if static else {}
@@ -235,7 +235,7 @@ def test_who_can_not_be_a_member_any_more_says_so_that_nobody_waits_for_it(*, st
     run_virtually(main())
 
 
-def test_a_goodbye_that_gets_no_answer_holds_up_no_close() -> None:
+def test_a_leave_group_without_a_response_holds_up_no_close() -> None:
     async def main() -> None:
         async with working(1) as (cluster, (worker,)):
             cluster.faults.error("SyncGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -250,7 +250,7 @@ def test_a_goodbye_that_gets_no_answer_holds_up_no_close() -> None:
     run_virtually(main())
 
 
-def test_whose_name_is_anothers_now_says_no_goodbye_for_it() -> None:
+def test_a_member_whose_name_is_anothers_now_sends_no_leave_group_for_it() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             older = Worker(cluster, "older", group_instance_id="s")
@@ -269,7 +269,7 @@ def test_whose_name_is_anothers_now_says_no_goodbye_for_it() -> None:
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_who_is_fenced_amid_a_rebalance_says_no_goodbye_either(api: str) -> None:
+def test_a_member_that_is_fenced_amid_a_rebalance_sends_no_leave_group(api: str) -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             worker = Worker(cluster, "w", group_instance_id="s")
@@ -326,7 +326,7 @@ def _no_generation(_: Any, answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("lie", [_unoffered, _no_generation])
-def test_a_join_that_is_answered_with_nonsense_is_tried_again_and_told(lie: Any) -> None:
+def test_a_nonsensical_response_to_a_join_is_tried_again_and_reported(lie: Any) -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             lying = cluster.faults.rewrite("JoinGroup", lie, times=None)
@@ -344,7 +344,7 @@ def test_a_join_that_is_answered_with_nonsense_is_tried_again_and_told(lie: Any)
     run_virtually(main())
 
 
-def test_an_assign_that_hangs_is_given_up_and_another_one_leads() -> None:
+def test_an_assign_that_hangs_is_abandoned_and_another_member_leads() -> None:
     async def main() -> None:
         async with working(2) as (_, workers):
             leader, other = sorted(workers, key=lambda w: not w.member.health().is_leader)
@@ -383,7 +383,7 @@ def test_an_assign_that_hangs_is_broken_off_when_its_membership_ends(end: str) -
     run_virtually(main())
 
 
-def test_a_share_that_is_of_no_use_is_asked_for_anew_ever_more_rarely() -> None:
+def test_a_useless_assignment_is_requested_again_ever_more_rarely() -> None:
     async def main() -> None:
         async with working(2) as (_, workers):
             first, second = workers
@@ -402,7 +402,7 @@ def test_a_share_that_is_of_no_use_is_asked_for_anew_ever_more_rarely() -> None:
     run_virtually(main())
 
 
-def test_who_waits_as_its_share_is_of_no_use_holds_nobody_up_and_may_go() -> None:
+def test_a_member_waiting_after_a_useless_assignment_holds_up_no_other_and_may_leave() -> None:
     async def main() -> None:
         async with working(2) as (cluster, workers):
             first, second = workers
@@ -434,7 +434,7 @@ def test_who_waits_as_its_share_is_of_no_use_holds_nobody_up_and_may_go() -> Non
 
 
 @pytest.mark.parametrize("leave", ["x", 1, 0, ""])
-def test_a_close_with_a_wrong_word_is_refused_and_closes_nothing(leave: Any) -> None:
+def test_a_close_with_an_invalid_argument_is_refused_and_closes_nothing(leave: Any) -> None:
     async def main() -> None:
         async with Cluster() as cluster, member_of(cluster) as member:
             with pytest.raises(kclient.errors.InvalidArgument, match=f"leave={leave!r}.*True, F"):
@@ -444,7 +444,9 @@ def test_a_close_with_a_wrong_word_is_refused_and_closes_nothing(leave: Any) -> 
     run_virtually(main())
 
 
-def test_metadata_that_raises_is_told_once_in_a_rebalance(caplog: pytest.LogCaptureFixture) -> None:
+def test_metadata_that_raises_is_reported_once_in_a_rebalance(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             pool = Pool()
@@ -469,7 +471,7 @@ def _raise() -> None:
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["at_once", "after_on_assigned"])
-def test_who_waits_for_assignments_gets_the_last_one_before_the_close(*, slow: bool) -> None:
+def test_a_waiter_for_assignments_gets_the_last_one_before_the_close(*, slow: bool) -> None:
     """However quick the close is that comes in the same moment."""
 
     async def main() -> None:

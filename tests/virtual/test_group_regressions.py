@@ -33,7 +33,7 @@ def test_a_commit_waits_for_an_earlier_one_of_the_same_offsets() -> None:
     run_virtually(main())
 
 
-def test_partitions_are_given_up_once_commits_under_way_are_acknowledged() -> None:
+def test_partitions_are_revoked_once_commits_in_flight_are_acknowledged() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
@@ -59,7 +59,7 @@ def test_partitions_are_given_up_once_commits_under_way_are_acknowledged() -> No
     run_virtually(main())
 
 
-def test_who_closes_is_told_what_it_gives_up_though_no_broker_takes_its_commit() -> None:
+def test_close_reports_what_it_revokes_though_no_broker_takes_its_commit() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
@@ -80,7 +80,7 @@ def test_who_closes_is_told_what_it_gives_up_though_no_broker_takes_its_commit()
     run_virtually(main())
 
 
-def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later() -> None:
+def test_unsubscribe_while_the_session_ends_reports_the_loss_and_reading_resumes() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
@@ -113,7 +113,7 @@ def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later()
     run_virtually(main())
 
 
-def test_who_unsubscribes_while_no_broker_answers_is_told_when_the_session_ends() -> None:
+def test_unsubscribe_without_a_response_reports_the_loss_when_the_session_ends() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)
@@ -140,7 +140,7 @@ def test_who_unsubscribes_while_no_broker_answers_is_told_when_the_session_ends(
     run_virtually(main())
 
 
-def test_who_closes_while_its_session_ends_is_told_at_once() -> None:
+def test_close_while_the_session_ends_reports_the_loss_at_once() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
             fill(cluster, 20, 1)

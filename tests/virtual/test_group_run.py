@@ -10,7 +10,7 @@ from tests.virtual.group_run import run, run_many
 
 SEEDS = 200
 OFTEN = 200
-"""More often than this each kind of operation must have come."""
+"""Each kind of operation must have come more often than this."""
 
 
 def test_a_group_keeps_its_promises_whatever_breaks() -> None:

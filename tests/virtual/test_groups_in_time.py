@@ -1,4 +1,4 @@
-"""Groups on virtual time: sessions and rebalances last as long as Kafka says, to the moment."""
+"""Groups on virtual time: sessions and rebalances last exactly as long as Kafka documents."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sessions_go_on_while_members_live_and_offsets_expire_after_a_week() -> 
                 got = await peer.call(fetch_offsets("g"), 9)
                 assert got.groups[0].topics[0].partitions[0].committed_offset == 5
                 await asyncio.sleep(1_000)
-                await peer.call(fetch_offsets("g"), 9)  # whoever asks has it looked after
+                await peer.call(fetch_offsets("g"), 9)  # each request makes it check
                 await asyncio.sleep(1)
                 got = await peer.call(fetch_offsets("g"), 9)
                 assert got.groups[0].topics == []

@@ -1,6 +1,6 @@
 """Records for partitions that a topic was grown by, or will be: they wait a while.
 
-A broker may lag behind, and an answer that was under way tells of a time before the record.
+A broker may lag behind, and a response that was in flight describes a time before the record.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_one_broker_that_lags_behind_fails_no_record_for_a_new_partition(way: st
         run_virtually(one_of_three_lags(way), seed=seed)
 
 
-async def test_an_answer_that_was_under_way_fails_no_record_for_a_new_partition() -> None:
+async def test_a_response_that_was_in_flight_fails_no_record_for_a_new_partition() -> None:
     async with two_partitions(metadata_max_age=1.0) as (cluster, producer):
         held = cluster.faults.hold("Metadata", after=True)
         await held.wait_hits()
@@ -74,9 +74,7 @@ async def test_an_answer_that_was_under_way_fails_no_record_for_a_new_partition(
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("way", ["send", "enqueue", "send_many", "send_arrow"])
-async def test_a_partition_that_there_is_not_is_told_after_ten_seconds(
-    brokers: int, way: str
-) -> None:
+async def test_a_missing_partition_is_reported_after_ten_seconds(brokers: int, way: str) -> None:
     async with two_partitions(brokers, delivery_timeout=30.0, max_block=30.0) as (
         cluster,
         producer,
@@ -99,7 +97,7 @@ async def test_a_partition_that_there_is_not_is_told_after_ten_seconds(
         assert producer.metrics()["producer.buffered_bytes"] == 0
 
 
-async def test_who_waits_for_a_partition_holds_up_nobody_else() -> None:
+async def test_a_record_that_waits_for_a_partition_holds_up_no_other() -> None:
     async with two_partitions() as (_, producer):
         lost = producer.send("t", b"y", partition=2)
         started = now()
@@ -124,7 +122,7 @@ async def test_records_for_a_new_partition_keep_their_order() -> None:
         assert offsets == list(range(20 + len(late)))
 
 
-async def test_very_many_records_are_given_up_and_none_is_forgotten() -> None:
+async def test_very_many_records_fail_and_none_is_forgotten() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=1)
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
@@ -155,8 +153,8 @@ async def a_word_of_long_ago() -> None:
                 cluster.brokers[2].thaw_metadata()
 
 
-def test_what_was_said_before_a_record_came_is_not_said_of_its_topic() -> None:
-    """Brokers rightly said that there was none; since it was created only one, which lags, did."""
+def test_a_response_from_before_a_record_does_not_count_for_its_topic() -> None:
+    """Brokers rightly reported that there was none; since it exists only one, which lags, did."""
     failed: list[KafkaError] = []
     for seed in range(6):
         try:
@@ -186,13 +184,13 @@ async def longest_absence(seed: int) -> float:
 
 
 def test_a_topic_that_one_broker_does_not_know_is_soon_back() -> None:
-    """Though nobody asks for it: what is wanted and was there is asked for until that is sure."""
+    """Without any request: what is wanted and was there is requested until that is sure."""
     absences = [run_virtually(longest_absence(seed), seed=seed) for seed in range(SEEDS)]
     assert 0.0 < max(absences) < 2.0
 
 
 async def looked_for_by_one_that_lags() -> int:
-    """Partitions of a topic that there is, asked for while only a broker that lags answers."""
+    """Partitions of an existing topic, requested while only a broker that lags responds."""
     async with Cluster(brokers=3) as cluster:
         async with kclient.Producer(cluster.bootstrap, request_timeout=3.0) as producer:
             await asyncio.sleep(1.0)
@@ -236,7 +234,7 @@ async def test_after_an_idle_time_keys_go_by_the_partitions_that_there_are_then(
         cluster.create_topic("t", partitions=1)
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
             await producer.send("t", b"x", key=b"k")
-            await asyncio.sleep(20 * 60.0)  # it isn't asked for any more
+            await asyncio.sleep(20 * 60.0)  # it isn't requested any more
             cluster.add_partitions("t", 6)
             await asyncio.sleep(5 * 60.0)
             await burst(producer, way)

@@ -1,4 +1,4 @@
-"""``health()`` tells by broker when it last answered, how it last failed, and what is under way."""
+"""``health()`` reports by broker the last success, the last error, and what is in flight."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_each_broker_has_its_last_success_and_its_last_error() -> None:
             assert node.ok
             assert node.last_success_age is not None
             assert node.last_success_age < 5.0
-            assert node.last_error is not None  # what happened is still told, with its age
+            assert node.last_error is not None  # what happened is still reported, with its age
             assert node.last_error_age is not None
             assert node.last_error_age > node.last_success_age
             assert node.retry_in == 0.0
@@ -129,7 +129,7 @@ async def broken() -> None:
 
 
 @pytest.mark.parametrize("which", range(5))
-async def test_health_is_plain_json_and_the_repr_says_the_state_all_life_long(which: int) -> None:
+async def test_health_is_plain_json_and_the_repr_has_the_state_throughout(which: int) -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", partitions=3)
         client = clients(cluster.bootstrap)[which]

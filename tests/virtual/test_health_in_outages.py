@@ -82,7 +82,7 @@ async def test_a_consumer_whose_brokers_are_all_dead_is_not_well() -> None:
         net().heal()
 
 
-async def test_a_consumer_whose_records_nobody_takes_is_well() -> None:
+async def test_a_consumer_whose_records_are_not_polled_is_well() -> None:
     async with Cluster(brokers=1) as cluster, kclient.Producer(cluster.bootstrap) as producer:
         cluster.create_topic("t", partitions=2)
         for index in (0, 1):

@@ -1,4 +1,4 @@
-"""One damaged or lying answer must not stop a client for good. Each of these once did."""
+"""One damaged or lying response must not stop a client for good. Each of these once did."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def read_until(consumer: Any, count: int, seconds: float) -> list[KafkaErr
     return errors
 
 
-async def test_an_api_that_a_broker_forgot_to_list_is_asked_for_again() -> None:
+async def test_an_api_that_a_broker_forgot_to_list_is_looked_up_again() -> None:
     def forget(request: Any, response: Any) -> None:
         response.api_keys = [one for one in response.api_keys if one.api_key != 1]
 
@@ -49,7 +49,7 @@ async def test_an_api_that_a_broker_forgot_to_list_is_asked_for_again() -> None:
         assert {type(error) for error in errors} == {NoCommonVersion}
 
 
-async def test_a_broker_that_lacks_an_api_is_not_asked_all_the_time() -> None:
+async def test_a_broker_that_lacks_an_api_is_not_queried_all_the_time() -> None:
     def forget(request: Any, response: Any) -> None:
         response.api_keys = [one for one in response.api_keys if one.api_key != 1]
 
@@ -83,7 +83,7 @@ async def test_a_start_that_is_no_offset_is_not_taken_for_a_position(offset: int
         assert str(offset) in str(errors[0])
 
 
-async def test_an_answer_that_throttles_for_days_costs_minutes() -> None:
+async def test_a_response_that_throttles_for_days_costs_minutes() -> None:
     def lie(request: Any, response: Any) -> None:
         response.throttle_time_ms = 2**31 - 1
 

@@ -61,13 +61,13 @@ def written(cluster: Cluster, partition: int) -> int:
 
 
 def answer(cluster: Cluster, held: Any) -> None:
-    """Answer what was held, and all that comes."""
+    """Respond to what was held, and to all that comes."""
     held.release()
     cluster.faults.clear()
 
 
 async def begun(producer: Any, cluster: Cluster, **where: Any) -> Any:
-    """Have each partition acknowledge a batch; from here on no Produce request is answered."""
+    """Have each partition acknowledge a batch; from here on Produce requests get no response."""
     await asyncio.gather(*[producer.send("t", VALUE, partition=p) for p in range(PARTITIONS)])
     return cluster.faults.hold("Produce", times=None, **where)
 
@@ -83,7 +83,7 @@ async def test_records_are_pulled_as_they_can_be_sent(
         records: Any = source if kind == "iterable" else source.later()
         call = asyncio.create_task(producer.send_many("t", records))
         await asyncio.sleep(AT_ONCE)
-        # With a batch of each partition under way, another one open, and what a block overshoots.
+        # With a batch of each partition in flight, another one open, and what a block overshoots.
         assert AHEAD // 2 < source.pulled_bytes < AHEAD + (2 * PARTITIONS + 1) * max(size, BATCH)
         answer(cluster, held)
         assert await call == source.pulled
@@ -129,7 +129,7 @@ async def test_calls_do_not_wait_for_what_others_have_unsent(cluster: Cluster) -
         await asyncio.gather(stuck, call)
 
 
-async def test_a_leader_that_is_away_does_not_stop_what_is_for_the_others(cluster: Cluster) -> None:
+async def test_an_unreachable_leader_does_not_stop_what_is_for_the_others(cluster: Cluster) -> None:
     records = [(b"%d" % i, VALUE) for i in range(MANY)]
     async with kclient.Producer(cluster.bootstrap, **SMALL) as producer:
         away = cluster.leader("t", 0)
@@ -143,7 +143,9 @@ async def test_a_leader_that_is_away_does_not_stop_what_is_for_the_others(cluste
         assert await call == MANY
 
 
-async def test_with_no_answers_at_all_the_buffer_is_full_as_soon_as_ever(cluster: Cluster) -> None:
+async def test_with_no_responses_at_all_the_buffer_is_full_as_soon_as_ever(
+    cluster: Cluster,
+) -> None:
     settings: Any = {**SMALL, "buffer_memory": 1 << 20, "max_block": 3.0}
     async with kclient.Producer(cluster.bootstrap, **settings) as producer:
         held = await begun(producer, cluster)
@@ -216,7 +218,7 @@ def pace(wait: FlushWait) -> Backpressure:
 
 
 async def taken(turn: Any) -> bool:
-    """Whether a turn was over without waiting for what is unsent."""
+    """Whether the wait was over without waiting for what is unsent."""
     for _ in range(3):
         await asyncio.sleep(0)
     return bool(turn.done())

@@ -1,4 +1,4 @@
-"""Log lines say which client they are about: a process may have many, all called ``kclient``."""
+"""Log lines name their client: a process may have many, all logging to ``kclient``."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def use(producer: Any, consumer: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["refuse", "blackhole"])
-async def test_ten_minutes_without_any_broker_are_told_in_few_lines(
+async def test_ten_minutes_without_any_broker_are_logged_in_few_lines(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kclient")
@@ -72,7 +72,7 @@ async def test_ten_minutes_without_any_broker_are_told_in_few_lines(
             await producer.close()
 
 
-async def test_a_broker_that_comes_and_goes_is_told_once_per_ten_seconds(
+async def test_a_broker_that_comes_and_goes_is_logged_once_per_ten_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kclient")
@@ -85,7 +85,7 @@ async def test_a_broker_that_comes_and_goes_is_told_once_per_ten_seconds(
     assert len(lines(caplog, logging.INFO, "usable again")) <= 12
 
 
-async def test_a_new_outage_is_told_at_once_however_long_the_last_one_was(
+async def test_a_new_outage_is_logged_at_once_however_long_the_last_one_was(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kclient")

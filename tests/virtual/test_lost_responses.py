@@ -1,9 +1,9 @@
-"""Every way to lose the answer to one batch of a window, times what happens to it next (R2).
+"""Every way to lose the response to one batch of a window, times what happens to it next (R2).
 
-Whole clients on virtual time. The answer to one of the first five batches is lost with its
-connection; the repeat of that batch then meets one of six outcomes; the history of all records is
-held against the log in the end: none lost, none doubled, none reordered, and no failure that
-says less than may be so.
+Whole clients on virtual time. The response to one of the first five batches is lost with its
+connection; the repeat of that batch then meets one of six outcomes; at the end the history of all
+records is compared with the log: none lost, none doubled, none reordered, and every failure that
+may have been written reports so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEXT = {
 @pytest.mark.parametrize("window", range(1, 6))
 @pytest.mark.parametrize("lost", range(1, 6))
 @pytest.mark.parametrize("behind", ["written", "unread"])
-async def test_a_lost_answer_neither_loses_nor_doubles_nor_reorders(
+async def test_a_lost_response_neither_loses_nor_doubles_nor_reorders(
     lost: int, window: int, following: str, behind: str
 ) -> None:
     """Those behind it in the window are in the log as well, or got stuck on the way."""
@@ -82,7 +82,7 @@ def number(sent: Sent) -> int:
 
 
 def send(producer: Any, history: History, n: int) -> Delivery:
-    """Send one record, and take down what becomes of it."""
+    """Send one record, and note what becomes of it."""
     sent = history.send("p", "t", b"%d" % n, partition=0)
     delivery: Delivery = producer.send("t", b"%d" % n, partition=0)
     history.taken(sent)

@@ -96,12 +96,12 @@ def no_partitions(request: Any, response: Any) -> None:
 
 
 def no_topics(request: Any, response: Any) -> None:
-    """No word on the topics that were asked for."""
+    """No entry for the topics that were requested."""
     response.topics = []
 
 
 def other_topics(request: Any, response: Any) -> None:
-    """Topics that nobody asked for."""
+    """Topics that were not requested."""
     for topic in response.topics:
         topic.name = "other"
 
@@ -226,7 +226,7 @@ async def whatever(consumer: Any) -> list[Any]:
 
 
 async def test_a_wrong_topic_id_costs_time_and_nothing_else() -> None:
-    """It can't be told from a topic that was created again, so a consumer starts over."""
+    """It looks like a topic that was recreated, so a consumer starts over."""
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2]])
         async with (
@@ -337,7 +337,7 @@ async def test_a_name_that_stands_for_other_machines_is_looked_up_for_each_dial(
         assert values(cluster) == numbers(5)
 
 
-async def test_an_unknown_leader_is_told_by_calls() -> None:
+async def test_an_unknown_leader_is_reported_by_calls() -> None:
     async with Cluster(brokers=1) as cluster, core_of(cluster) as core:
         cluster.create_topic("t")
         cluster.faults.rewrite("Metadata", unknown_leader, times=None)

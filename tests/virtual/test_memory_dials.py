@@ -17,7 +17,7 @@ from kclient.testing.memory_link import HIGH_WATER, WINDOW
 from tests.virtual.peers import Peer, ends, network, pair
 
 
-async def test_refusal_and_nobody_there_are_refused_connections() -> None:
+async def test_refused_dials_and_missing_listeners_are_refused_connections() -> None:
     net = network()
     with pytest.raises(BrokerUnreachable, match="Connection refused"):
         await net.dial(DialTarget("nowhere", 1), Peer)
@@ -33,7 +33,7 @@ async def test_refusal_and_nobody_there_are_refused_connections() -> None:
     assert net.stats.refused == 2
 
 
-async def test_a_name_stands_for_hosts_that_are_tried_in_turn() -> None:
+async def test_a_name_stands_for_hosts_that_are_tried_one_by_one() -> None:
     net = network()
     net.listen(Peer, "10.0.0.2", 1)
     net.set_name("kafka", "10.0.0.1", "10.0.0.2")
@@ -79,7 +79,7 @@ async def test_names_fail_hang_and_stand_for_nothing() -> None:
             await net.dial(DialTarget(name, 1, None, 3.0), Peer)
 
 
-async def test_who_waits_in_a_black_hole_or_for_a_name_gets_through_after_it_heals() -> None:
+async def test_a_dial_in_a_black_hole_or_a_name_lookup_succeeds_after_it_heals() -> None:
     net, loop = network(), asyncio.get_running_loop()
     net.listen(Peer, "b", 1)
     net.blackhole("b")
@@ -103,7 +103,7 @@ async def test_a_dial_that_is_cancelled_leaves_nothing_open() -> None:
     assert net.links == []
 
 
-async def test_a_protocol_that_raises_loses_its_connection_and_the_loop_is_told() -> None:
+async def test_a_protocol_that_raises_loses_its_connection_and_the_loop_is_notified() -> None:
     class Bad(Peer):
         def data_received(self, data: bytes) -> None:
             raise KeyError("bug")
@@ -120,7 +120,7 @@ async def test_a_protocol_that_raises_loses_its_connection_and_the_loop_is_told(
 
 
 @pytest.mark.parametrize("where", ["factory", "eof_received", "resume_writing"])
-async def test_other_failures_of_a_protocol_are_told_too_and_wedge_nothing(where: str) -> None:
+async def test_other_failures_of_a_protocol_are_reported_too_and_wedge_nothing(where: str) -> None:
     class Bad(Peer):
         def eof_received(self) -> bool:
             if where == "eof_received":
@@ -268,7 +268,7 @@ async def test_an_address_where_nothing_ever_listened_is_warned_about(
     assert "nothing has ever listened at b:2" in caplog.text
 
 
-async def test_healing_a_host_heals_its_ports_and_says_how_many_rules_are_gone() -> None:
+async def test_healing_a_host_heals_its_ports_and_returns_how_many_rules_were_removed() -> None:
     net = network()
     net.listen(Peer, "b", 1)
     net.freeze("b:1")

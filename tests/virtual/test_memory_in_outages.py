@@ -1,4 +1,4 @@
-"""What producers and consumers hold while brokers are away: bounded, and nothing of it is lost.
+"""What producers and consumers hold while brokers are unreachable: bounded, and nothing is lost.
 
 Producers write as fast as they can through outages of three kinds. Virtual time, so the seconds are
 exact; memory is that of the Python heap.
@@ -45,7 +45,7 @@ def network() -> MemoryNet:
 
 
 def begin(outage: str) -> None:
-    """Let all brokers be away; each kind is ended by ``heal``."""
+    """Make all brokers unreachable; ``heal`` ends each kind."""
     net = network()
     getattr(net, outage)()
     if outage == "refuse":
@@ -152,7 +152,7 @@ async def test_the_rate_is_back_within_five_seconds(outage: str) -> None:
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_enqueue_gives_up_at_max_block(outage: str) -> None:
+async def test_enqueue_fails_at_max_block(outage: str) -> None:
     async with producing(max_block=7.0) as (_, producer):
         begin(outage)
         began = now()
@@ -165,7 +165,7 @@ async def test_enqueue_gives_up_at_max_block(outage: str) -> None:
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_send_parks_up_to_its_bounds_and_never_waits(outage: str) -> None:
+async def test_send_queues_waiting_records_up_to_its_bounds_and_never_waits(outage: str) -> None:
     async with producing() as (_, producer):
         begin(outage)
         began, most = now(), 0
@@ -180,7 +180,7 @@ async def test_send_parks_up_to_its_bounds_and_never_waits(outage: str) -> None:
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_large_records_are_parked_up_to_a_quarter_of_the_budget(outage: str) -> None:
+async def test_large_waiting_records_take_up_to_a_quarter_of_the_budget(outage: str) -> None:
     async with producing() as (_, producer):
         begin(outage)
         taken = 0
@@ -267,7 +267,7 @@ async def test_commits_without_a_coordinator_are_bounded_and_cancelled_one_by_on
 
 @pytest.mark.parametrize("fetch_bytes", [1, 10_000, MIB, 50 * MIB])
 async def test_a_consumer_that_is_not_polled_keeps_its_bound(fetch_bytes: int) -> None:
-    """Whatever it asks for: one answer may be under way per broker when the bound is reached."""
+    """Whatever it fetches: one response may be in flight per broker when the bound is reached."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic(T, partitions=12)
         data = batch(0, 10, value_bytes=10_000)

@@ -1,4 +1,4 @@
-"""The network in memory behaves as sockets do, and breaks as it is told."""
+"""The network in memory behaves as sockets do, and breaks as configured."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_what_was_written_before_an_abort_may_arrive_after_it_as_with_sock
     assert network().links == []
 
 
-async def test_nothing_is_told_to_a_side_that_closes() -> None:
+async def test_nothing_is_reported_to_a_side_that_closes() -> None:
     client, server = await pair(network())
     server.transport.pause_reading()
     client.transport.write(b"x" * (WINDOW + 1))
@@ -89,7 +89,7 @@ async def test_nothing_is_told_to_a_side_that_closes() -> None:
 
 
 @pytest.mark.parametrize("is_reading", [True, False])
-async def test_a_writer_hears_of_a_side_that_closed_without_reading(is_reading: bool) -> None:
+async def test_a_writer_is_notified_of_a_side_that_closed_without_reading(is_reading: bool) -> None:
     client, server = await pair(network())
     client.transport.pause_reading()
     if not is_reading:
@@ -136,7 +136,7 @@ async def test_a_reader_that_pauses_in_the_middle_of_a_piece_gets_the_rest_later
     await ends(cast(Peer, client))
 
 
-async def test_a_protocol_without_room_for_bytes_loses_its_connection() -> None:
+async def test_a_protocol_without_buffer_space_loses_its_connection() -> None:
     class Full(asyncio.BufferedProtocol):
         def get_buffer(self, sizehint: int) -> bytearray:
             return bytearray()
@@ -226,9 +226,7 @@ async def test_a_frozen_address_takes_connections_and_is_silent_until_it_heals()
     await ends(cast(Peer, client))
 
 
-async def test_in_a_black_hole_nobody_hears_of_anything_and_a_hole_in_the_stream_resets_it() -> (
-    None
-):
+async def test_a_black_hole_is_silent_and_a_hole_in_the_stream_resets_it() -> None:
     net = network()
     client, server = await pair(net)
     net.blackhole("b")
@@ -261,7 +259,7 @@ async def test_nothing_is_delivered_behind_a_hole_in_the_stream() -> None:
     assert isinstance(server.error, ConnectionResetError)
 
 
-async def test_who_waits_for_room_is_reset_where_bytes_vanished_meanwhile() -> None:
+async def test_a_writer_that_waits_for_space_is_reset_where_bytes_vanished_meanwhile() -> None:
     net = network()
     client, server = await pair(net)
     net.blackhole("b")
@@ -278,7 +276,7 @@ async def test_who_waits_for_room_is_reset_where_bytes_vanished_meanwhile() -> N
     assert server.events == ["made", "lost"]
 
 
-async def test_a_close_in_a_black_hole_is_not_heard() -> None:
+async def test_a_close_in_a_black_hole_does_not_arrive() -> None:
     net = network()
     client, server = await pair(net)
     net.blackhole("b")

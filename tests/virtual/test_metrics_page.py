@@ -21,7 +21,7 @@ PAGE = "\n".join(TABLES)
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (counter|gauge) \| (\w+) \| (\S.+\.) \|$", re.MULTILINE)
 NAME = re.compile(r'"((?:calls|metadata|network|tasks|producer|consumer|group)\.[a-z_]+)"')
 SETTINGS = {"group.id", "group.protocol", "producer.properties"}
-"""Names of the same form that are Java's, for settings and files of them."""
+"""Java's names of settings and their files, which have the same form."""
 
 EVERYWHERE, PRODUCER, CONSUMER, GROUP = (
     {name: kind for name, kind, _, _ in ROW.findall(section)} for section in TABLES
@@ -76,7 +76,7 @@ async def test_each_client_returns_what_its_tables_have() -> None:
             check(clients.member.metrics(), EVERYWHERE, GROUP)
 
 
-async def test_counters_have_the_values_that_the_page_says() -> None:
+async def test_counters_have_the_values_that_the_page_states() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         cluster.create_topic("dead")

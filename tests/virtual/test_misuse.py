@@ -1,4 +1,4 @@
-"""What users get wrong about a client's life is told in words that help."""
+"""Mistakes about a client's lifetime raise errors that help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAKERS = [kclient.Producer, kclient.Consumer, kclient.Admin]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_start_twice_says_that_it_runs_and_harms_nothing(make: Any) -> None:
+async def test_start_twice_reports_that_it_runs_and_harms_nothing(make: Any) -> None:
     async with Cluster(brokers=1) as cluster, make(cluster.bootstrap) as client:
         with pytest.raises(ClientClosed, match="this client is running already"):
             await client.start()
@@ -34,7 +34,7 @@ async def test_a_producer_that_was_started_twice_still_sends() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_start_after_close_says_that_it_was_closed(make: Any) -> None:
+async def test_start_after_close_reports_that_it_was_closed(make: Any) -> None:
     client = make("broker-1:9092")
     await client.close()
     with pytest.raises(ClientClosed, match="this client was closed"):
@@ -42,7 +42,7 @@ async def test_start_after_close_says_that_it_was_closed(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_start_while_it_starts_says_so(make: Any) -> None:
+async def test_start_while_it_starts_reports_that(make: Any) -> None:
     async with Cluster(brokers=1) as cluster:
         client = make(cluster.bootstrap)
         first = asyncio.create_task(client.start())
@@ -70,7 +70,7 @@ async def test_bootstrap_failures_name_each_address_once() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_health_from_another_thread_says_where_it_may_be_asked(make: Any) -> None:
+async def test_health_from_another_thread_raises_with_where_it_may_be_called(make: Any) -> None:
     found: list[BaseException] = []
     async with Cluster(brokers=1) as cluster, make(cluster.bootstrap) as client:
 
@@ -89,7 +89,7 @@ async def test_health_from_another_thread_says_where_it_may_be_asked(make: Any) 
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_client_left_open_when_its_loop_ends_is_told_so_once(
+def test_a_client_left_open_when_its_loop_ends_is_reported_once(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave_open() -> None:

@@ -1,5 +1,7 @@
-"""Who waits for another's dial is not forgotten: not when metadata moves nodes meanwhile, nor when
-the dial fails."""
+"""A request that waits for another lane's dial is not forgotten.
+
+Not when metadata moves nodes meanwhile, nor when the dial fails.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ async def test_two_nodes_that_swap_addresses_while_both_are_dialed_are_dialed_ag
                 await future
 
 
-async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_by_who_waits() -> None:
+async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_for_the_waiter() -> None:
     async with Cluster(brokers=2), client_of("broker-1:9092") as client:
         client.update_nodes([Node(1, "broker-1", 9092), Node(2, "broker-2", 9092)])
         network().refuse()
@@ -111,7 +113,7 @@ async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_by_who_wait
 
 
 @pytest.mark.parametrize("absent", [False, True], ids=["moved", "away in between"])
-async def test_a_new_address_waits_a_moment_only_for_what_the_old_one_does_not_answer(
+async def test_a_new_address_waits_only_a_moment_for_missing_responses_of_the_old_one(
     absent: bool,
 ) -> None:
     async with Cluster(brokers=2), client_of("broker-1:9092") as client:
@@ -127,10 +129,10 @@ async def test_a_new_address_waits_a_moment_only_for_what_the_old_one_does_not_a
             await client.send(1, MetadataRequest())
         assert isinstance(old.error, ConnectionLost)
         assert old.error.maybe_written
-        assert client.connection_error(1) is None  # it says nothing about the new one
+        assert client.connection_error(1) is None  # it has no bearing on the new one
 
 
-async def test_what_the_old_address_answers_in_that_moment_is_taken() -> None:
+async def test_a_response_of_the_old_address_in_that_moment_is_taken() -> None:
     async with Cluster(brokers=2) as cluster, client_of("broker-1:9092") as client:
         client.update_nodes([Node(1, "broker-1", 9092)])
         await client.send(1, MetadataRequest())
@@ -145,7 +147,7 @@ async def test_what_the_old_address_answers_in_that_moment_is_taken() -> None:
         assert client.is_connected(1)  # and the bound of the old connection is over with it
 
 
-async def test_who_was_refused_while_another_lane_dialed_hears_of_it_after_that_failed() -> None:
+async def test_a_lane_refused_while_another_dialed_is_notified_after_that_failed() -> None:
     async with Cluster(brokers=1), client_of("gone:9092") as client:
         client.update_nodes([Node(1, "broker-1", 9092)])
         network().refuse()
@@ -163,7 +165,7 @@ async def test_who_was_refused_while_another_lane_dialed_hears_of_it_after_that_
         assert client.can_send(1, Lane.PRODUCE)
 
 
-async def test_who_was_refused_in_a_back_off_hears_of_its_end_on_a_lane_of_its_own() -> None:
+async def test_a_lane_refused_in_a_back_off_is_notified_of_its_end() -> None:
     async with Cluster(brokers=1), client_of("gone:9092") as client:
         client.update_nodes([Node(1, "broker-1", 9092)])
         network().refuse()

@@ -17,7 +17,7 @@ LATER = NOW + 5000
 
 
 async def find(cluster: Cluster, timestamp: int, version: int = 7) -> tuple[ErrorCode, int]:
-    """Code and offset, as t's leader answers."""
+    """Code and offset, as t's leader returns them."""
     async with RawPeer.to(cluster.brokers[cluster.leader("t")].address) as peer:
         response = await peer.call(list_offsets("t", timestamp), version)
     found = response.topics[0].partitions[0]
@@ -49,7 +49,7 @@ def test_times_of_records_that_are_not_committed_are_not_found() -> None:
         assert await find(cluster, OffsetSpec.MAX_TIMESTAMP) == (ErrorCode.NONE, 3)
 
 
-def test_a_new_leader_says_that_it_does_not_know_yet_but_of_what_is_committed() -> None:
+def test_a_new_leader_reports_unknown_for_all_but_what_is_committed() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await half_committed(cluster)

@@ -1,7 +1,7 @@
-"""Pitfalls of producers with what brokers answer, on virtual time: each answer's own consequence.
+"""Pitfalls of producers with what brokers respond, on virtual time: each response's consequence.
 
-Forgotten producers, duplicates, batches and records that are refused. Looks at what went over the
-wire as well as at what is in the log: a record that is there once could be so by luck.
+Forgotten producers, duplicates, batches and records that are refused. Checks what went over the
+wire as well as what is in the log: a record that is there once could be so by luck.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class Forgetful(ProducerStates):
-    """Brokers before 2.5: whoever isn't known has to begin at 0."""
+    """Brokers before 2.5: a producer that isn't known has to begin at 0."""
 
     def check(self, batch: StoredBatch) -> None:
         if self.get(batch.producer_id) is None and batch.base_sequence:
@@ -52,7 +52,7 @@ async def test_pitfall_5_without_a_log_start_the_same_is_sent_again_until_there_
         cluster.faults.rewrite("Produce", unknown, times=8)
         assert await outcomes(send(producer, 1, 6)) == [1, 2, 3, 4, 5]
         again = [one for one in wire.of(b"1") if one.owner.epoch == 0]
-        assert len(again) == 5  # with the answer of the fifth there is a log start
+        assert len(again) == 5  # with the response of the fifth there is a log start
         assert len({one.data for one in again}) == 1
         assert wire.owners == [Owner(0, 0), Owner(0, 1)]
         assert values(cluster) == numbers(6)
@@ -96,7 +96,7 @@ async def test_pitfall_5_what_a_forgetful_broker_may_have_is_not_written_twice(
         assert values(cluster) == numbers(4)[are_deleted:]
 
 
-# 6: the broker says that it has the batch, but no longer where
+# 6: the broker responds that it has the batch, but no longer where
 
 
 async def test_pitfall_6_a_duplicate_is_a_success_whose_offsets_are_not_known() -> None:
@@ -166,7 +166,7 @@ def large(count: int) -> list[bytes]:
 async def test_pitfall_7_a_split_batch_keeps_its_numbers_and_its_place_among_others(
     compression: str,
 ) -> None:
-    """Five batches are under way when the limit falls: three with twenty records, two that fit."""
+    """Five batches are in flight when the limit falls: three with twenty records, two that fit."""
     settings = {**TWENTY, "compression": compression}
     async with one_broker() as cluster, sending(cluster, **settings) as (wire, producer):
         wire.on_sent = lambda sent: Fate.KEEP
@@ -194,7 +194,7 @@ async def test_pitfall_7_a_split_batch_keeps_its_numbers_and_its_place_among_oth
 async def test_pitfall_7_parts_of_a_batch_in_doubt_are_not_written_twice(
     is_written: bool, behind: int
 ) -> None:
-    """Its answer was lost; a repeat of a part is not known as one, so it may not be renumbered."""
+    """Its response was lost; a repeat of a part isn't known as one, so it mustn't be renumbered."""
     async with one_broker() as cluster, sending(cluster, **TWENTY) as (wire, producer):
         content = large(20 + behind)
         if is_written:
@@ -220,7 +220,7 @@ async def test_pitfall_7_parts_of_a_batch_in_doubt_are_not_written_twice(
 
 
 async def test_pitfall_8_a_record_that_is_too_large_fails_alone() -> None:
-    """It is in the middle of a batch, and another batch is under way behind."""
+    """It is in the middle of a batch, and another batch is in flight behind it."""
     async with one_broker() as cluster, sending(cluster, **TWENTY) as (wire, producer):
         lower(cluster, LIMIT)
         content = large(9)
@@ -235,9 +235,7 @@ async def test_pitfall_8_a_record_that_is_too_large_fails_alone() -> None:
         assert values(cluster)[1:] == [value for value in content if len(value) < 1000]
 
 
-async def test_pitfall_8_records_that_are_named_fail_for_that_and_the_others_are_told_apart() -> (
-    None
-):
+async def test_pitfall_8_records_that_are_named_fail_for_that_and_the_others_otherwise() -> None:
     async with one_broker() as cluster, sending(cluster, **TWENTY) as (wire, producer):
         cluster._image.topics["t"].config.compacted = True  # each record needs a key from now on
         keys = [b"k", None, b"k", b"k", None, b"k"]
@@ -262,7 +260,7 @@ async def test_pitfall_8_records_that_are_named_fail_for_that_and_the_others_are
 async def test_pitfall_8_records_that_are_named_when_they_are_repeated_may_be_written(
     refusal: str,
 ) -> None:
-    """The log has them, the answer is lost, and the repeat is refused: brokers check that first."""
+    """The log has them, the response is lost, the repeat is refused: brokers check that first."""
     settings: dict[str, Any] = {"linger": 0.01, "batch_size": 1000}
     async with one_broker() as cluster, sending(cluster, **settings) as (wire, producer):
         wire.on_told = lambda told: Fate.KEEP

@@ -68,7 +68,7 @@ async def test_pitfall_42_aborted_batches_of_ten_fetches_are_passed(by: str) -> 
         assert consumer.positions() == {P: 202}
 
 
-async def test_pitfall_42_the_position_moves_where_there_is_nothing_else_and_nobody_spins() -> None:
+async def test_pitfall_42_the_position_moves_where_there_is_nothing_else_without_spinning() -> None:
     settings = {"isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH}
     async with scene(0, fetch_max_wait=0.5, **settings) as (cluster, consumer):
         for offset in range(0, 200, 10):
@@ -176,7 +176,7 @@ async def test_pitfall_44_a_marker_at_the_end_raises_the_leader_epoch_too() -> N
         epoch = cluster.leader_epoch(T)
         await positions_reach(consumer, 6)
         cluster.requests.clear()
-        # The former epoch ends at 5: who asks for that one takes 6 for a log that was cut.
+        # The former epoch ends at 5: a query for that one takes 6 for a log that was cut.
         cluster.move_leader(T, 0, 3)
         cluster.append(T, 0, batch(6, 2))
         assert offsets(await read(consumer, 2)) == {0: [6, 7]}
@@ -218,12 +218,12 @@ async def test_pitfall_45_a_gap_as_large_as_the_fetch_is_passed() -> None:
             assert (await read(consumer, 1))[0].offset == expected
 
 
-# 46: a batch that begins before the offset asked for
+# 46: a batch that begins before the requested offset
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4])
 @pytest.mark.parametrize("by", ["poll", "loop", "columns"])
-async def test_pitfall_46_records_before_the_offset_asked_for_are_skipped(
+async def test_pitfall_46_records_before_the_requested_offset_are_skipped(
     by: str, codec: Compression
 ) -> None:
     async with scene(0) as (cluster, consumer):

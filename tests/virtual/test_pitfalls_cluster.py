@@ -1,4 +1,4 @@
-"""Pitfalls of metadata on virtual time: what brokers tell late, wrongly, or not at all."""
+"""Pitfalls of metadata on virtual time: what brokers report late, wrongly, or not at all."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ async def test_pitfall_52_a_producer_and_a_consumer_stay_with_the_new_leader() -
         assert values(cluster) == numbers(22)
 
 
-async def test_pitfall_52_an_answer_without_epochs_is_accepted_in_a_roll() -> None:
-    """Brokers before 2.4 tell none that can be trusted; what they say of leaders still counts."""
+async def test_pitfall_52_a_response_without_epochs_is_accepted_in_a_roll() -> None:
+    """Brokers before 2.4 report no epoch that can be trusted; their leaders still count."""
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2]])
         async with kclient.Producer(cluster.bootstrap) as producer:
@@ -109,7 +109,7 @@ async def test_pitfall_53_a_new_topic_id_forgets_epochs_and_partitions_of_the_ol
 
 
 async def test_pitfall_53_a_consumer_starts_over_in_a_topic_that_was_created_again() -> None:
-    """No fetch asks the new log for an offset of the old one; with fewer partitions, too."""
+    """No fetch requests an offset of the old log from the new one; with fewer partitions, too."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=2)
         async with (
@@ -180,7 +180,7 @@ async def test_pitfall_54_a_leader_that_keeps_refusing_makes_no_storm(code: Erro
                 await delivery
 
 
-async def test_pitfall_54_an_answer_without_brokers_changes_nothing() -> None:
+async def test_pitfall_54_a_response_without_brokers_changes_nothing() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2]])
         async with kclient.Producer(cluster.bootstrap, metadata_max_age=1.0) as producer:
@@ -204,7 +204,7 @@ async def test_pitfall_54_an_answer_without_brokers_changes_nothing() -> None:
         assert values(cluster) == numbers(31)
 
 
-async def test_pitfall_54_when_all_addresses_changed_the_bootstrap_name_is_asked() -> None:
+async def test_pitfall_54_when_all_addresses_changed_the_bootstrap_name_is_looked_up() -> None:
     """KIP-899: the name stands for other machines now, and so does each broker's own address."""
     async with Cluster(brokers=3) as cluster:
         net = network()
@@ -258,7 +258,7 @@ async def test_pitfall_54_brokers_that_hang_are_left_for_the_bootstrap_name_in_t
 
 
 async def test_pitfall_54_rebootstrap_required_leads_back_at_once() -> None:
-    """KIP-1102: a broker may say so itself."""
+    """KIP-1102: a broker may request it itself."""
     async with Cluster(brokers=3) as cluster:
         net = network()
         net.set_name("kafka", "broker-2")

@@ -74,7 +74,7 @@ async def test_pitfall_33_what_a_loop_holds_is_handed_over_by_a_poll_after_it() 
 # 35: seek, pause and resume while a fetch is in flight
 
 
-async def test_pitfall_35_an_answer_for_the_position_before_a_seek_is_dropped() -> None:
+async def test_pitfall_35_a_response_for_the_position_before_a_seek_is_dropped() -> None:
     async with scene(30) as (cluster, consumer):
         await read(consumer, 30)
         for back in (5, 29, 0, 30):
@@ -145,7 +145,7 @@ async def test_pitfall_35_resuming_what_is_not_paused_changes_nothing() -> None:
             ledger.check_positions(consumer)
 
 
-# 48: a reset by policy only where the leader says that the position is out of range
+# 48: a reset by policy only where the leader reports the position as out of range
 
 
 def prefer(broker: int) -> Any:
@@ -178,7 +178,7 @@ async def test_pitfall_48_a_follower_that_is_behind_does_not_reset_the_position(
         assert cluster.requests.count("ListOffsets") == 1  # at the start
 
 
-async def test_pitfall_48_the_leader_that_says_so_is_believed() -> None:
+async def test_pitfall_48_the_leader_that_reports_it_is_believed() -> None:
     async with scene(30) as (cluster, consumer):
         await read(consumer, 5)
         cluster.delete_records(T, 0, 20)
@@ -186,7 +186,7 @@ async def test_pitfall_48_the_leader_that_says_so_is_believed() -> None:
         assert offsets(await read(consumer, 10)) == {0: list(range(20, 30))}
 
 
-async def test_pitfall_48_a_stale_answer_for_an_old_position_resets_nothing() -> None:
+async def test_pitfall_48_a_stale_response_for_an_old_position_resets_nothing() -> None:
     async with scene(30) as (cluster, consumer):
         await read(consumer, 30)
         await quiet(consumer)
@@ -237,7 +237,7 @@ async def test_pitfall_48_out_of_range_waits_for_what_a_loop_has_not_handed_over
 
 
 def lose(code: ErrorCode) -> Any:
-    """The answer of a broker that has evicted the session, or sees it in another epoch."""
+    """The response of a broker that has evicted the session, or sees it in another epoch."""
 
     def change(_: Any, response: Any) -> None:
         response.error_code = code
@@ -273,7 +273,7 @@ async def test_pitfall_49_a_lost_session_costs_one_full_fetch_at_once(code: Erro
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
 )
-async def test_pitfall_49_an_error_of_the_answer_as_a_whole_backs_off(code: ErrorCode) -> None:
+async def test_pitfall_49_an_error_of_the_response_as_a_whole_backs_off(code: ErrorCode) -> None:
     async with scene(10, retry_backoff=0.1, retry_backoff_max=1.0) as (cluster, consumer):
         await read(consumer, 10)
         cluster.requests.clear()
@@ -286,7 +286,7 @@ async def test_pitfall_49_an_error_of_the_answer_as_a_whole_backs_off(code: Erro
         cluster.append(T, 0, batch(10, 5))
         try:
             seen = await consumer.poll(timeout=5.0)
-        except KafkaError:  # what it was refused for so long may be told, once
+        except KafkaError:  # the error of all that time may be raised, once
             seen = await consumer.poll(timeout=5.0)
         assert offsets(seen) == {0: list(range(10, 15))}
 
@@ -321,7 +321,7 @@ async def test_pitfall_49_two_consumers_that_fight_for_one_slot_both_read_on() -
             await asyncio.gather(ledgers[0].read_to(one, 200), ledgers[1].read_to(two, 200))
 
 
-async def test_pitfall_49_a_lost_answer_breaks_the_session_and_loses_nothing() -> None:
+async def test_pitfall_49_a_lost_response_breaks_the_session_and_loses_nothing() -> None:
     async with scene(60, 2, brokers=1, max_partition_fetch_bytes=500) as (_, consumer):
         ledger = Ledger(2)
         for _ in range(5):

@@ -85,7 +85,7 @@ def test_pitfall_36_a_commit_is_tried_again_while_the_group_rebalances() -> None
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_pitfall_36_whoever_was_ousted_has_lost_its_partitions_and_joins_at_once(
+def test_pitfall_36_a_removed_member_has_lost_its_partitions_and_joins_at_once(
     code: ErrorCode,
 ) -> None:
     async def main() -> None:
@@ -136,7 +136,7 @@ def test_pitfall_37_an_earlier_commit_never_undoes_a_later_one(trouble: str) -> 
 # 38: the coordinator moves in the midst of a commit
 
 
-def test_pitfall_38_a_commit_follows_its_coordinator_and_nobody_rebalances() -> None:
+def test_pitfall_38_a_commit_follows_its_coordinator_without_a_rebalance() -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             fill(cluster, 20, 1)
@@ -209,7 +209,7 @@ def test_pitfall_41_nothing_begins_before_the_committed_offset_is_known(how: str
                     try:
                         records = await consumer.poll(timeout=1.0)
                     except kclient.KafkaError:
-                        continue  # it may be told, but nothing may begin
+                        continue  # it may be raised, but nothing may begin
                     for record in records:
                         first.setdefault(record.partition, record.offset)
             assert first == {0: 7, 1: 9}
@@ -224,7 +224,7 @@ def leave_one_out(request: Any, answer: Any) -> Any:
     return answer
 
 
-# 55: a parked JoinGroup blocks nothing
+# 55: a JoinGroup that waits blocks nothing
 
 
 def test_pitfall_55_while_a_join_waits_commits_and_heartbeats_go_on() -> None:
@@ -265,7 +265,7 @@ def cooperative(member_id: str) -> Any:
 
 
 @pytest.mark.parametrize("trouble", ["moved", "unknown", "lost answer"])
-def test_pitfall_56_whoever_closes_has_left_though_the_coordinator_moved(trouble: str) -> None:
+def test_pitfall_56_close_has_left_though_the_coordinator_moved(trouble: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             fill(cluster, 20, 4)
@@ -309,13 +309,13 @@ def test_pitfall_57_a_fenced_instance_ends_for_good_and_does_not_steal_back() ->
     run_virtually(main())
 
 
-# 58: what peers say is not trusted
+# 58: what peers send is not trusted
 
 
 @pytest.mark.parametrize(
     "metadata", [b"", b"\x00", b"\x00\x03" + b"\xff" * 40, b"\x7f\xff" + b"\x00" * 9]
 )
-def test_pitfall_58_a_leader_shares_out_though_a_peer_talks_nonsense(metadata: bytes) -> None:
+def test_pitfall_58_a_leader_assigns_though_a_peer_sends_nonsense(metadata: bytes) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)

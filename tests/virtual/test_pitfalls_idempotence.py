@@ -1,7 +1,7 @@
 """Pitfalls of idempotent producers, on virtual time: how repeats neither double, lose nor reorder.
 
-Each test provokes what a client once got wrong, and looks at what went over the wire as well as at
-what is in the log: a record that is there once could be so by luck.
+Each test provokes what a client once got wrong, and checks what went over the wire as well as what
+is in the log: a record that is there once could be so by luck.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def log_epochs(cluster: Cluster, partition: int = 0) -> list[int]:
     return list(dict.fromkeys(one.producer_epoch for one in cluster.log("t", partition).batches))
 
 
-# 1: the time of a batch under way is over
+# 1: a batch in flight expires
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def log_epochs(cluster: Cluster, partition: int = 0) -> list[int]:
 async def test_pitfall_1_an_expired_batch_keeps_its_numbers_until_it_is_known_what_became_of_it(
     end: str, is_written: bool
 ) -> None:
-    """The second of five: the others are told what became of them as if it were not there."""
+    """The second of five: the others get their outcomes as if it were not there."""
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
         if end == "answer lost":
             wire.on_told = only(b"2")
@@ -55,10 +55,10 @@ async def test_pitfall_1_an_expired_batch_keeps_its_numbers_until_it_is_known_wh
             wire.on_told = only(b"3")
             wire.let_requests_go()
             await asyncio.sleep(1.0)
-            assert not wire.of(b"7")  # whether there is a gap isn't known before the next answer
+            assert not wire.of(b"7")  # whether there is a gap isn't known before the next response
             wire.let_answers_go(1)
             await asyncio.sleep(1.0)
-            assert wire.owners == [Owner(0, 0)]  # now it is, but three answers are out
+            assert wire.owners == [Owner(0, 0)]  # now it is, but three responses are missing
             wire.let_answers_go()
         elif end == "arrives":
             wire.let_requests_go()
@@ -97,7 +97,7 @@ async def test_pitfall_1_the_numbers_of_an_expired_batch_are_not_given_to_the_ne
 async def test_pitfall_1_with_nothing_left_to_learn_from_the_epoch_is_raised(
     are_written: bool,
 ) -> None:
-    """All five are over before their answers, and so are two that never went."""
+    """All five expire before their responses, and so do two that never went."""
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
         if are_written:
             wire.on_told = only(b"1")
@@ -107,7 +107,7 @@ async def test_pitfall_1_with_nothing_left_to_learn_from_the_epoch_is_raised(
         assert await outcomes(deliveries) == [True] * 5 + [False] * 2
         last = producer.send("t", b"8")
         await asyncio.sleep(1.0)
-        assert not wire.of(b"8")  # nobody knows yet what its number is to be
+        assert not wire.of(b"8")  # its number isn't known yet
         wire.cut()
         there = numbers(6) if are_written else numbers(1)
         assert (await last).offset == len(there)
@@ -116,7 +116,7 @@ async def test_pitfall_1_with_nothing_left_to_learn_from_the_epoch_is_raised(
         assert len(wire.sent) == 7
 
 
-# 2: a broker that has not heard of the topic
+# 2: a broker that does not know the topic yet
 
 
 @pytest.mark.parametrize("by_id", [True, False])
@@ -174,7 +174,7 @@ async def appended_and_refused(code: ErrorCode) -> None:
 
 
 async def appended_and_given_up(code: ErrorCode, *, after: bool) -> None:
-    """It is refused until its time is over; who follows is written once, whatever is known."""
+    """It is refused until it expires; what follows is written once, whatever is known."""
     twice = {"delivery_timeout": 5.0, "retry_backoff": 3.6, "retry_backoff_max": 3.6}
     async with one_broker() as cluster, sending(cluster, **twice) as (wire, producer):
         refusal = cluster.faults.error("Produce", code, after=after, times=None)
@@ -191,7 +191,7 @@ async def test_pitfall_3_what_timed_out_at_the_broker_is_repeated_with_its_numbe
     await appended_and_refused(ErrorCode.REQUEST_TIMED_OUT)
 
 
-async def test_pitfall_3_what_timed_out_at_the_broker_stays_unknown_when_it_is_given_up() -> None:
+async def test_pitfall_3_what_timed_out_at_the_broker_stays_unknown_when_it_expires() -> None:
     await appended_and_given_up(ErrorCode.REQUEST_TIMED_OUT, after=True)
 
 
@@ -214,7 +214,7 @@ async def test_pitfall_11_not_enough_replicas_after_the_append_is_repeated_as_it
 
 
 @pytest.mark.parametrize("after", [True, False])
-async def test_pitfall_11_only_after_the_append_may_it_be_written_when_it_is_given_up(
+async def test_pitfall_11_only_after_the_append_may_it_be_written_when_it_expires(
     after: bool,
 ) -> None:
     code = "NOT_ENOUGH_REPLICAS_AFTER_APPEND" if after else "NOT_ENOUGH_REPLICAS"
@@ -228,7 +228,7 @@ LAST = 2**31 - 1
 
 @pytest.mark.parametrize("lost", range(1, 8))
 async def test_pitfall_9_sequences_go_on_from_0_after_the_last_one(lost: int) -> None:
-    """And repeats are known as such on both sides of it: the answer of one of seven is lost."""
+    """And repeats are known as such on both sides of it: the response to one of seven is lost."""
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         start_at(wire, cluster, producer, LAST - 2)
         wire.on_told = only(b"%d" % lost)
@@ -313,7 +313,7 @@ async def test_pitfall_10_only_the_partition_concerned_gets_another_epoch_once_i
                 producer.send("t", b"%d" % n, partition=p) for n in range(1, 9) for p in everywhere
             ]
             await asyncio.sleep(2.0)
-            assert wire.owners == [Owner(0, 0)]  # four answers are out
+            assert wire.owners == [Owner(0, 0)]  # four responses are missing
             elsewhere = [d for d in deliveries if cluster.leader("t", d.partition or 0) != home]
             assert all(delivery.done() for delivery in elsewhere)
             wire.let_answers_go()

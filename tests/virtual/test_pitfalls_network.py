@@ -35,7 +35,7 @@ def reasons(watcher: Watcher) -> str:
     return "\n".join(event.reason for event in watcher.closed)
 
 
-# 15: answers come in order; one that doesn't fit closes the connection
+# 15: responses come in order; one that doesn't fit closes the connection
 
 
 async def test_pitfall_15_swapped_responses_close_the_connection() -> None:
@@ -88,7 +88,7 @@ async def test_pitfall_15_a_wrong_correlation_id_closes_the_connection(wrong: by
         assert values(cluster) == numbers(3)
 
 
-async def test_pitfall_15_an_answer_that_nobody_asked_for_closes_the_connection() -> None:
+async def test_pitfall_15_an_unsolicited_response_closes_the_connection() -> None:
     watcher = Watcher()
     async with Cluster(brokers=1) as cluster:
         relay = Relay()
@@ -107,7 +107,7 @@ async def test_pitfall_15_an_answer_that_nobody_asked_for_closes_the_connection(
 
 @pytest.mark.parametrize("highest", [0, 1, 2, 3])
 async def test_pitfall_61_an_older_apiversions_is_negotiated_down(highest: int) -> None:
-    """The refusal is written in version 0 and lists ApiVersions only (KIP-511)."""
+    """The error response is written in version 0 and lists ApiVersions only (KIP-511)."""
     refusals: list[bytes] = []
 
     def note(session: Session, asked: Asked, frame: bytes) -> Iterable[bytes]:
@@ -130,8 +130,8 @@ async def test_pitfall_61_an_older_apiversions_is_negotiated_down(highest: int) 
         assert values(cluster) == numbers(2)
 
 
-async def test_pitfall_61_a_refusal_that_lists_nothing_leads_to_version_0() -> None:
-    """So brokers before 2.4 answer."""
+async def test_pitfall_61_an_error_response_that_lists_nothing_leads_to_version_0() -> None:
+    """Brokers before 2.4 respond so."""
 
     def refuse(session: Session, asked: Asked, frame: bytes) -> Iterable[bytes]:
         if asked.api_key == API_VERSIONS and asked.version > 0:
@@ -148,7 +148,7 @@ async def test_pitfall_61_a_refusal_that_lists_nothing_leads_to_version_0() -> N
         assert values(cluster) == numbers(2)
 
 
-async def test_pitfall_61_versions_are_negotiated_anew_on_every_reconnect() -> None:
+async def test_pitfall_61_versions_are_negotiated_again_on_every_reconnect() -> None:
     """A roll down and up again: what a broker spoke before its restart means nothing."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
@@ -179,7 +179,7 @@ async def test_pitfall_61_versions_are_negotiated_anew_on_every_reconnect() -> N
 
 
 async def test_pitfall_62_one_address_for_two_brokers_is_two_connections() -> None:
-    """Such an answer comes from a broker that is being replaced; it must not stop the rest."""
+    """Such a response comes from a broker that is being replaced; it must not stop the rest."""
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1], [2]])
 
@@ -203,7 +203,7 @@ async def test_pitfall_62_one_address_for_two_brokers_is_two_connections() -> No
 
 
 async def test_pitfall_62_a_broker_at_a_new_address_is_left_at_the_old_one() -> None:
-    """The old address still answers: only metadata tells that the broker is elsewhere now."""
+    """The old address still responds: only metadata shows that the broker is elsewhere now."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         new_home = Relay(name="new-home")
@@ -250,10 +250,10 @@ async def test_pitfall_62_an_id_that_comes_back_at_a_new_host_is_followed() -> N
         assert values(cluster) == numbers(6)
 
 
-# 63: silence that a broker asks for begins with its answer, and is for that connection only
+# 63: a throttle time begins with its response, and is for that connection only
 
 
-async def test_pitfall_63_throttling_mutes_its_connection_only_and_after_the_answer() -> None:
+async def test_pitfall_63_throttling_mutes_its_connection_only_and_after_the_response() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1], [2]])
         watcher = Watcher()
@@ -263,7 +263,7 @@ async def test_pitfall_63_throttling_mutes_its_connection_only_and_after_the_ans
             cluster.faults.throttle("Produce", 2.0, broker=1)
             begun = now()
             await producer.send("t", b"1", partition=0)
-            assert now() - begun < 0.1  # the answer itself is not delayed
+            assert now() - begun < 0.1  # the response itself is not delayed
             muted = now()
             behind = producer.send("t", b"2", partition=0)
             await producer.send("t", b"1", partition=1)  # another broker
@@ -306,7 +306,7 @@ async def test_pitfall_64_an_idle_close_between_write_and_read_is_retried() -> N
                 relay.sessions[-1].close()
                 assert (await delivery).offset == turn + 1
             lost = [e for e in watcher.closed if e.lane == "produce" and e.in_flight]
-            assert lost  # some of them were under way
+            assert lost  # some of them were in flight
             assert not any("SASL" in event.reason for event in lost)
             assert producer.health().client.failure is None
         assert values(cluster) == numbers(21)
@@ -375,7 +375,7 @@ async def test_pitfall_66_a_known_broker_that_accepts_and_closes_is_backed_off()
         assert values(cluster) == numbers(2)
 
 
-# A request and its answer may end anywhere
+# A request and its response may end anywhere
 
 
 async def conversation(cut: tuple[int, Direction, int] | None) -> MemoryNet:
@@ -402,7 +402,7 @@ async def conversation(cut: tuple[int, Direction, int] | None) -> MemoryNet:
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("direction", ["to_client", "to_server"])
 def test_a_conversation_may_be_cut_at_every_byte(direction: Direction, step: int) -> None:
-    """Nothing is lost or doubled, wherever a request or an answer ends.
+    """Nothing is lost or doubled, wherever a request or a response ends.
 
     The long run tries every position, the other one each fifth.
     """
@@ -417,7 +417,7 @@ def test_a_conversation_may_be_cut_at_every_byte(direction: Direction, step: int
 
 
 async def test_a_half_open_peer_costs_its_own_requests_and_no_others() -> None:
-    """Its bytes vanish, and nobody is told: the connection goes with the first time-out."""
+    """Its bytes vanish without a reset: the connection is closed with the first time-out."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1], [2], [3]])
         watcher = Watcher()

@@ -81,7 +81,7 @@ def _body_offset(frame: bytes) -> int:
     return decode_request_header(frame).body_offset
 
 
-async def test_pitfall_12_other_batches_under_way_finish_on_the_old_connection() -> None:
+async def test_pitfall_12_other_batches_in_flight_finish_on_the_old_connection() -> None:
     async with Cluster(brokers=1) as cluster:
         relay = Relay()
         cluster.create_topic("t", partitions=3)
@@ -143,10 +143,10 @@ async def test_pitfall_13_half_a_request_is_never_followed_by_another() -> None:
         assert [len(value) for value in values(cluster)] == [1, 150_000, 6]
 
 
-# 14: with acks=0 there is no answer to wait for, and only the connection can tell of a loss
+# 14: with acks=0 there is no response to wait for, and only the connection can show a loss
 
 
-async def test_pitfall_14_acks_0_waits_for_no_answer() -> None:
+async def test_pitfall_14_acks_0_waits_for_no_response() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(
@@ -156,27 +156,27 @@ async def test_pitfall_14_acks_0_waits_for_no_answer() -> None:
             metas = [await producer.send("t", b"%d" % number) for number in range(5)]
             assert {meta.offset for meta in metas} == {-1}
             assert producer.metrics()["network.connections"] >= 1
-            await asyncio.sleep(10.0)  # nothing was under way, so nothing times out
+            await asyncio.sleep(10.0)  # nothing was in flight, so nothing times out
             lost = [
                 c.last_error for c in producer.health().client.connections if c.lane == "produce"
             ]
             assert lost == [None]
 
 
-async def test_pitfall_14_acks_0_many_records_are_written_without_an_answer() -> None:
+async def test_pitfall_14_acks_0_many_records_are_written_without_a_response() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(
             cluster.bootstrap, **QUICK, acks=0, idempotence=False
         ) as producer:
-            for number in range(300):  # more than any limit of requests under way
+            for number in range(300):  # more than any limit of requests in flight
                 await producer.send("t", b"%d" % number)
         await asyncio.sleep(1.0)
         assert values(cluster) == numbers(300)
 
 
 async def test_pitfall_14_acks_0_a_refusal_comes_as_the_end_of_the_connection() -> None:
-    """So brokers tell that they don't lead: what follows goes to the new leader."""
+    """So brokers show that they don't lead: what follows goes to the new leader."""
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1, 2]])
         async with kclient.Producer(
@@ -208,7 +208,7 @@ async def test_pitfall_14_acks_0_what_was_not_written_is_not_called_delivered() 
 
 
 async def test_pitfall_14_acks_0_a_half_open_peer_is_left() -> None:
-    """No request is under way that could time out: bytes that nobody takes tell of it."""
+    """No request is in flight that could time out: bytes that are not taken show it."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         watcher = Watcher()
@@ -236,11 +236,11 @@ async def test_pitfall_14_acks_0_a_half_open_peer_is_left() -> None:
         assert "took no bytes for 5 s" in "\n".join(event.reason for event in watcher.closed)
 
 
-# 16: partitions are added while records are under way
+# 16: partitions are added while records are in flight
 
 
 async def test_pitfall_16_keyed_records_do_not_move_when_partitions_are_added() -> None:
-    """What was placed stays; what one broker has not heard of yet moves nothing back."""
+    """What was placed stays; a broker that does not know of the change yet moves nothing back."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1], [2]])
         keys = [b"key-%d" % number for number in range(40)]
@@ -276,7 +276,7 @@ async def test_pitfall_16_brokers_without_topic_ids_do_not_move_them_either() ->
 
 
 async def _stays_put(cluster: Cluster, producer: Any, keys: list[bytes]) -> None:
-    """Each key has one partition, whoever is asked for metadata."""
+    """Each key has one partition, whichever broker returns the metadata."""
     wide = {key: (await producer.send("t", b"v", key=key)).partition for key in keys}
     assert len(set(wide.values())) > 2
     cluster.requests.clear()
@@ -307,7 +307,7 @@ async def test_pitfall_53_a_topic_created_again_is_numbered_from_0_under_a_new_e
         assert values(cluster) == numbers(5)
 
 
-async def test_pitfall_53_with_fewer_partitions_nothing_waits_for_those_that_are_gone() -> None:
+async def test_pitfall_53_with_fewer_partitions_nothing_waits_for_those_that_were_deleted() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=4)
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
@@ -322,8 +322,8 @@ async def test_pitfall_53_with_fewer_partitions_nothing_waits_for_those_that_are
         assert [v for v in values(cluster) if v != b"-"] == numbers(20)
 
 
-async def test_pitfall_53_batches_under_way_keep_their_numbers_and_their_order() -> None:
-    """Nobody knows which of the two logs they came to, so they are not numbered anew."""
+async def test_pitfall_53_batches_in_flight_keep_their_numbers_and_their_order() -> None:
+    """It is unknown which of the two logs they came to, so they are not renumbered."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(cluster.bootstrap, **{**QUICK, "linger": 0.001}) as producer:
@@ -335,7 +335,7 @@ async def test_pitfall_53_batches_under_way_keep_their_numbers_and_their_order()
                 await asyncio.sleep(0.05)
             cluster.delete_topic("t")
             cluster.create_topic("t")
-            cluster.faults.close("Produce", after=True)  # and the first answer is lost, too
+            cluster.faults.close("Produce", after=True)  # and the first response is lost, too
             hold.release()
             for delivery in under_way:
                 await delivery
@@ -345,7 +345,7 @@ async def test_pitfall_53_batches_under_way_keep_their_numbers_and_their_order()
         assert kept == [(0, n) for n in range(3, 8)]
 
 
-async def test_pitfall_53_a_broker_that_still_tells_the_old_id_changes_nothing() -> None:
+async def test_pitfall_53_a_broker_that_still_returns_the_old_id_changes_nothing() -> None:
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1]])
         async with kclient.Producer(cluster.bootstrap, **QUICK, metadata_max_age=0.5) as producer:
@@ -364,7 +364,7 @@ async def test_pitfall_53_a_broker_that_still_tells_the_old_id_changes_nothing()
         assert len({epoch for epoch, _ in batches(cluster)}) <= 2
 
 
-# Not in the list: a refusal that each batch asks about again
+# Not in the list: a refusal that each batch requests again
 
 
 async def test_records_that_keep_coming_after_a_refusal_make_no_rush_of_requests() -> None:

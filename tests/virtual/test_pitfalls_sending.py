@@ -1,4 +1,4 @@
-"""Pitfalls of producers with leaders that move or are away, and with full memory, on virtual time.
+"""Producers with leaders that move or are unreachable, and with full memory, on virtual time.
 
 As with the other pitfalls it matters what went over the wire, and when: what was saved by a
 metadata request too many, or by a long wait, was not saved well.
@@ -26,15 +26,15 @@ AT_ONCE = 0.02
 IDLE = 30.0
 """Virtual seconds after which a metadata request wouldn't have to wait for a back-off."""
 
-# 4: the leader moves twice while five batches are under way
+# 4: the leader moves twice while five batches are in flight
 
 
 @pytest.mark.parametrize("to", [1, 3])
 @pytest.mark.parametrize("appended", [0, 2, 5])
-async def test_pitfall_4_batches_under_way_survive_two_moves_of_their_leader(
+async def test_pitfall_4_batches_in_flight_survive_two_moves_of_their_leader(
     appended: int, to: int
 ) -> None:
-    """Each takes a second; some are in the log although their answers say that it has moved."""
+    """Each takes a second; some are in the log although their responses report that it moved."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         async with sending(cluster) as (wire, producer):
@@ -60,7 +60,7 @@ async def test_pitfall_4_batches_under_way_survive_two_moves_of_their_leader(
 
 
 @pytest.mark.parametrize("after", [True, False])
-async def test_pitfall_4_batches_under_way_survive_the_deaths_of_two_leaders(after: bool) -> None:
+async def test_pitfall_4_batches_in_flight_survive_the_deaths_of_two_leaders(after: bool) -> None:
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         async with kclient.Producer(cluster.bootstrap, **BATCH_EACH) as producer:
@@ -118,7 +118,7 @@ async def test_pitfall_17_records_for_a_topic_that_never_had_a_leader_wait_as_we
 async def test_pitfall_17_without_a_leader_records_fail_when_their_time_is_over_not_before() -> (
     None
 ):
-    """And they say that they are not written."""
+    """And they report that they are not written."""
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1]])
         settings = {**BATCH_EACH, "delivery_timeout": 10.0}
@@ -140,12 +140,12 @@ async def test_pitfall_17_without_a_leader_records_fail_when_their_time_is_over_
         assert values(cluster) == [b"0", b"4", b"5"]
 
 
-# 18: many who wait for room
+# 18: many callers wait for memory
 
 SENDERS, EACH = 100, 20
 FILLER = b" " * 100
 SMALL: dict[str, Any] = {"batch_size": 2000, "buffer_memory": 10_000}
-"""With records of 100 bytes there is room for about 80, and a batch has 18."""
+"""With records of 100 bytes there is memory for about 80, and a batch has 18."""
 
 
 def record(who: int, number: int) -> bytes:
@@ -153,7 +153,7 @@ def record(who: int, number: int) -> bytes:
 
 
 async def full(producer: Any, cluster: Cluster) -> Any:
-    """Take all of the memory, for records that no broker acknowledges until the hold is let go."""
+    """Take all of the memory, for records that are not acknowledged until the hold is released."""
     hold = cluster.faults.hold("Produce", times=None)
     with pytest.raises(BufferFull):
         while True:
@@ -161,7 +161,7 @@ async def full(producer: Any, cluster: Cluster) -> Any:
     return hold
 
 
-async def test_pitfall_18_who_waits_for_room_is_served_in_the_order_of_the_calls() -> None:
+async def test_pitfall_18_waiters_for_memory_are_served_in_the_order_of_the_calls() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(cluster.bootstrap, **SMALL) as producer:
@@ -189,10 +189,10 @@ async def test_pitfall_18_who_waits_for_room_is_served_in_the_order_of_the_calls
 
 @pytest.mark.parametrize("partitions", [1, 12])
 @pytest.mark.parametrize("linger", [0.0, 0.005, 4.0])
-async def test_pitfall_18_a_hundred_senders_share_full_memory_in_full_batches(
+async def test_pitfall_18_a_hundred_senders_fill_full_memory_in_full_batches(
     partitions: int, linger: float
 ) -> None:
-    """Nobody is starved, and nobody waits for batches to linger that have all of the memory."""
+    """No sender is starved, and none waits for batches to linger that have all of the memory."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=partitions)
         async with kclient.Producer(cluster.bootstrap, **SMALL, linger=linger) as producer:
@@ -234,7 +234,7 @@ async def test_pitfall_18_a_hundred_senders_share_full_memory_in_full_batches(
         assert sum(sizes) / len(sizes) > 0.8 * min(18, 80 / partitions)
 
 
-# KIP-951: the answer that a leader has moved says where to
+# KIP-951: the response that a leader has moved names the new one
 
 
 async def test_a_hint_is_followed_at_once_and_without_a_metadata_request() -> None:
@@ -251,8 +251,8 @@ async def test_a_hint_is_followed_at_once_and_without_a_metadata_request() -> No
             assert cluster.requests.count("Metadata") == asked
 
 
-async def test_a_hint_serves_all_batches_under_way_and_not_only_the_first() -> None:
-    """The answers for those behind it say the same, which is no news by then."""
+async def test_a_hint_serves_all_batches_in_flight_and_not_only_the_first() -> None:
+    """The responses for those behind it report the same, which is no news by then."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         async with sending(cluster, **SLOW_RETRY) as (wire, producer):
@@ -266,7 +266,7 @@ async def test_a_hint_serves_all_batches_under_way_and_not_only_the_first() -> N
         assert values(cluster) == numbers(6)
 
 
-async def test_a_hint_brings_the_address_of_a_broker_that_nobody_has_heard_of() -> None:
+async def test_a_hint_brings_the_address_of_an_unknown_broker() -> None:
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
 
@@ -307,7 +307,7 @@ async def test_hints_for_many_partitions_are_followed_in_one_request_to_each_new
 
 
 def mislead(cluster: Cluster, leader: int, epoch: int, times: int) -> None:
-    """Have the leader refuse batches and tell such a hint, without any address."""
+    """Have the leader refuse batches and return such a hint, without any address."""
 
     def change(_: Any, response: Any) -> None:
         hint = response.responses[0].partition_responses[0].current_leader
@@ -319,10 +319,10 @@ def mislead(cluster: Cluster, leader: int, epoch: int, times: int) -> None:
 
 
 @pytest.mark.parametrize(("leader", "epoch"), [(-1, -1), (9, 99)])
-async def test_a_hint_of_nobody_or_without_an_address_is_not_followed(
+async def test_a_hint_without_a_leader_or_an_address_is_not_followed(
     leader: int, epoch: int
 ) -> None:
-    """Then metadata is asked, and the batch waits for its back-off."""
+    """Then metadata is requested, and the batch waits for its back-off."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         cluster.move_leader("t", 0, 2)
@@ -336,8 +336,8 @@ async def test_a_hint_of_nobody_or_without_an_address_is_not_followed(
             assert cluster.requests.count("Metadata") == asked + 1
 
 
-async def test_a_hint_of_the_past_is_not_followed_and_the_broker_asked_again_soon() -> None:
-    """It will have heard of its election; where it hasn't after a few times, others are asked."""
+async def test_a_stale_hint_is_not_followed_and_the_broker_is_tried_again_soon() -> None:
+    """It soon learns of its election; if it hasn't after a few times, metadata is requested."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         cluster.move_leader("t", 0, 2)

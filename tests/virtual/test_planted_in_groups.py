@@ -1,4 +1,4 @@
-"""Bugs of clients in groups are found, and stalls are told by whoever stalls: with planted ones."""
+"""Bugs of clients in groups are found, and a stalled consumer reports it: with planted bugs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_bug_of_a_client_in_a_group_is_found(plant: Plant) -> None:
 
 
 async def stalls_of(strategy: str) -> list[ConsumerStalled]:
-    """What two readers of four partitions are told in six times the patience."""
+    """The stalls that two readers of four partitions report in six times the patience."""
     async with Cluster(brokers=3) as cluster:
         fill(cluster, 20, 4)
         readers = [
@@ -59,7 +59,7 @@ async def stalls_of(strategy: str) -> list[ConsumerStalled]:
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
 @pytest.mark.parametrize("plant", STALLS, ids=lambda plant: plant.__name__)
-def test_a_stall_is_told_by_whoever_stalls(plant: Plant, strategy: str) -> None:
+def test_a_stalled_consumer_reports_it(plant: Plant, strategy: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         reported = run_virtually(stalls_of(strategy), limit=300.0)
@@ -68,5 +68,5 @@ def test_a_stall_is_told_by_whoever_stalls(plant: Plant, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-def test_nobody_tells_of_a_stall_where_there_is_none(strategy: str) -> None:
+def test_no_stall_is_reported_where_there_is_none(strategy: str) -> None:
     assert run_virtually(stalls_of(strategy), limit=300.0) == []

@@ -24,13 +24,13 @@ PLANTS: list[Callable[[Any], None]] = [
 
 
 class Patches:
-    """Takes down what a plant would change, and changes nothing."""
+    """Records what a plant would change, and changes nothing."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[str, Any, Any]] = []
 
     def setattr(self, target: Any, name: Any, value: Any = None) -> None:
-        """As MonkeyPatch has it; of a class in another's place each method counts."""
+        """Take MonkeyPatch's arguments; of a class in another's place each method counts."""
         if isinstance(target, str):
             real, value = pkgutil.resolve_name(target), name
             for method, function in vars(value).items():

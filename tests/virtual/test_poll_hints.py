@@ -1,4 +1,4 @@
-"""What a consumer that runs is advised to do where a call can't work."""
+"""The advice that a running consumer gets where a call can't work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal(call: Any, *given: Any, **named: Any) -> str:
     return str(refused.value)
 
 
-def test_a_member_without_topics_that_polls_is_told_to_subscribe() -> None:
+def test_a_member_without_topics_that_polls_is_advised_to_subscribe() -> None:
     async def main() -> None:
         async with member() as consumer:
             with pytest.raises(NoPosition, match=r"call subscribe\(\) or assign\(\)"):

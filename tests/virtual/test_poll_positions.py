@@ -1,4 +1,4 @@
-"""Partitions that nobody said where to read: told once each, and they hold nobody else up."""
+"""Partitions without a position or a policy: reported once each, and the others are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TopicPartition(T, 2)
 
 
 async def told(consumer: Any, seconds: float) -> list[str]:
-    """What poll said of positions in so many seconds."""
+    """The errors about positions that poll raised in so many seconds."""
     texts = []
     end = the_loop().time() + seconds
     while the_loop().time() < end:
@@ -31,7 +31,7 @@ async def told(consumer: Any, seconds: float) -> list[str]:
     return texts
 
 
-def test_one_partition_without_a_position_is_told_once_and_the_others_are_read() -> None:
+def test_one_partition_without_a_position_is_reported_once_and_the_others_are_read() -> None:
     async def main() -> None:
         async with scene(20, 2, auto_offset_reset=None) as (_, consumer):
             consumer.seek(P, 0)
@@ -57,7 +57,7 @@ def test_an_async_for_goes_on_after_it() -> None:
     run_virtually(main())
 
 
-def test_where_there_is_nothing_else_to_read_each_poll_says_so() -> None:
+def test_where_there_is_nothing_else_to_read_each_poll_raises() -> None:
     async def main() -> None:
         async with scene(20, 2, auto_offset_reset="none") as (_, consumer):
             for _ in range(3):
@@ -72,7 +72,7 @@ def test_where_there_is_nothing_else_to_read_each_poll_says_so() -> None:
     run_virtually(main())
 
 
-def test_it_is_told_again_after_long_and_when_the_user_did_something_about_it() -> None:
+def test_it_is_reported_again_after_long_and_when_the_user_did_something_about_it() -> None:
     async def main() -> None:
         async with scene(0, 2, auto_offset_reset=None, api_timeout=60.0) as (_, consumer):
             consumer.seek(P, 0)
@@ -92,7 +92,7 @@ def test_it_is_told_again_after_long_and_when_the_user_did_something_about_it() 
     run_virtually(main())
 
 
-def test_one_more_is_told_by_its_own_name_at_once() -> None:
+def test_one_more_is_reported_by_its_own_name_at_once() -> None:
     async def main() -> None:
         async with scene(0, 3, auto_offset_reset=None) as (_, consumer):
             consumer.assign([P, Q])
@@ -107,7 +107,7 @@ def test_one_more_is_told_by_its_own_name_at_once() -> None:
     run_virtually(main())
 
 
-def test_in_a_group_without_a_policy_a_partition_without_a_commit_is_told_once() -> None:
+def test_in_a_group_without_a_policy_a_partition_without_a_commit_is_reported_once() -> None:
     async def main() -> None:
         async with scene(20, 2) as (cluster, _):
             settings = {**SETTINGS, "auto_offset_reset": "none"}
@@ -124,7 +124,7 @@ def test_in_a_group_without_a_policy_a_partition_without_a_commit_is_told_once()
     run_virtually(main())
 
 
-def test_a_position_that_is_lost_again_is_told_again() -> None:
+def test_a_position_that_is_lost_again_is_reported_again() -> None:
     async def main() -> None:
         settings = {"auto_offset_reset": None, "api_timeout": 1000.0, "metadata_max_age": 5.0}
         async with scene(20, 2, brokers=1, **settings) as (cluster, consumer):
@@ -134,7 +134,7 @@ def test_a_position_that_is_lost_again_is_told_again() -> None:
                 await read(consumer, 40)
                 await made_anew(cluster)
                 await lost(consumer)
-            # Both were named: one that is mended says nothing new of the other.
+            # Both were named: recovery of one is no news about the other.
             consumer.seek(P, 0)
             assert await told(consumer, 100.0) == []
 
@@ -169,7 +169,7 @@ async def made_anew(cluster: Cluster) -> None:
 
 
 async def lost(consumer: Any) -> None:
-    """Poll until it is told that no partition has a position."""
+    """Poll until it raises that no partition has a position."""
     async with asyncio.timeout(60.0):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Names that are subscribed to in a group and that no topic has: told, and the others are read."""
+"""Subscribed names in a group that no topic has: reported, and the others are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def member(cluster: Cluster, *topics: str, **settings: Any) -> Any:
 
 
 async def told(consumer: Any, seconds: float, timeout: float | None = 1.0) -> list[float]:
-    """When poll told of an unknown topic."""
+    """The times at which poll reported an unknown topic."""
     times = []
     try:
         async with asyncio.timeout(seconds):
@@ -38,7 +38,7 @@ async def told(consumer: Any, seconds: float, timeout: float | None = 1.0) -> li
 
 @pytest.mark.parametrize("timeout", [1.0, None])
 @pytest.mark.parametrize("topics", [("typo",), (T, "typo")])
-def test_a_name_of_no_topic_is_told_by_poll_the_log_and_health(
+def test_a_name_of_no_topic_is_reported_by_poll_the_log_and_health(
     topics: tuple[str, ...], timeout: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -69,7 +69,7 @@ def test_a_name_of_no_topic_is_told_by_poll_the_log_and_health(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_topic_that_is_deleted_is_told_and_the_others_are_read(strategy: str) -> None:
+def test_a_topic_that_is_deleted_is_reported_and_the_others_are_read(strategy: str) -> None:
     async def main() -> None:
         async with Cluster(brokers=2) as cluster:
             fill(cluster, 5, 2)
@@ -88,7 +88,7 @@ def test_a_topic_that_is_deleted_is_told_and_the_others_are_read(strategy: str) 
     run_virtually(main())
 
 
-def test_another_wrong_name_is_told_at_once_and_one_that_is_not_wanted_never() -> None:
+def test_another_wrong_name_is_reported_at_once_and_one_that_is_not_wanted_never() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 0, 1)
@@ -128,7 +128,7 @@ def test_a_topic_that_is_there_by_now_is_unknown_no_more() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_topic_that_only_a_lagging_broker_does_not_know_is_waited_for(seed: int) -> None:
-    """It has no leader for a while, so that what brokers say of it is all that there is."""
+    """It has no leader for a while, so that brokers' metadata is all the evidence."""
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
@@ -148,7 +148,7 @@ def test_a_topic_that_only_a_lagging_broker_does_not_know_is_waited_for(seed: in
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_topic_that_no_broker_knows_is_told_though_one_is_away(seed: int) -> None:
+def test_a_topic_that_no_broker_knows_is_reported_though_one_is_unreachable(seed: int) -> None:
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             cluster.faults.unavailable(broker=3)
@@ -167,7 +167,7 @@ def test_a_topic_that_no_broker_knows_is_told_though_one_is_away(seed: int) -> N
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
 def test_a_topic_that_was_unknown_long_ago_is_not_so_by_one_lagging_broker(seed: int) -> None:
-    """What brokers said before it was subscribed to again proves nothing of now."""
+    """Metadata from before it was subscribed to again proves nothing of now."""
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:

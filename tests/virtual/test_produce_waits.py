@@ -1,4 +1,4 @@
-"""Produce with acks=all that waits in vain, on virtual time: where the records are is told."""
+"""Produce with acks=all that waits in vain, on virtual time: it returns the records' offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def send(cluster: Cluster, version: int) -> ProduceResponse:
     return response
 
 
-def test_the_offset_is_told_when_time_is_over() -> None:
+def test_the_offset_is_returned_when_the_request_times_out() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await write(cluster, 3)
@@ -33,7 +33,9 @@ def test_the_offset_is_told_when_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, -1), (12, 2)])
-def test_the_offset_is_told_and_who_leads_when_another_does(version: int, leader: int) -> None:
+def test_the_offset_and_the_new_leader_are_returned_when_the_leader_moves(
+    version: int, leader: int
+) -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await write(cluster, 3)

@@ -53,7 +53,7 @@ class HangsUp(asyncio.Protocol):
 
 
 class HangsUpInTheHandshake(asyncio.Protocol):
-    """Closes when it is asked for its versions."""
+    """Closes on the ApiVersions request."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -170,7 +170,7 @@ async def test_each_of_several_addresses_has_a_schedule_of_its_own(peer: str) ->
         assert_on_schedule(bursts(dials_to(net, host)))
 
 
-async def test_a_connection_of_use_begins_the_schedule_anew() -> None:
+async def test_a_useful_connection_restarts_the_schedule() -> None:
     net = network()
     net.latency = (0.0, 0.0)
     async with Cluster(brokers=1, network=net) as cluster:

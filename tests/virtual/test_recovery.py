@@ -1,8 +1,8 @@
-"""How soon a client goes on behind an election, whenever that comes (R21), on virtual time.
+"""How soon a client goes on after an election, whenever that comes (R21), on virtual time.
 
-The leader's process is gone at once, or hangs and its connections are lost; some seconds later, by
-no rhythm of the client's, another broker leads. From there on the first acknowledgement and the
-first record must come soon. The same with real brokers is in tests/nodes.
+The leader's process dies at once, or hangs and its connections are lost; some seconds later, by no
+rhythm of the client's, another broker leads. From there on the first acknowledgement and the first
+record must come soon. The same with real brokers is in tests/nodes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from kclient.testing import Cluster
 from tests.virtual.relay import READ, network, now
 
 LIMIT = 0.6
-"""Seconds. Of the 1.0 that R21 allows a real cluster takes its part: for the moment of an election
-some brokers know of it and others don't."""
+"""Seconds, less than the 1.0 that R21 allows.
+
+A real cluster takes its part: for the moment of an election some brokers know of it and others
+don't.
+"""
 ELECTIONS = 12
 
 
@@ -126,7 +129,7 @@ async def test_a_connection_that_is_lost_in_idle_times_costs_no_metadata() -> No
 
 
 async def test_a_broker_that_hangs_with_a_metadata_request_holds_up_no_failover() -> None:
-    """Nothing else is asked of that broker, so that its silence shows in the refresh only."""
+    """No other request goes to that broker, so that its silence shows in the refresh only."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(cluster.bootstrap) as producer:

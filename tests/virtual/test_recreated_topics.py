@@ -40,7 +40,7 @@ async def one_after_another() -> kclient.RecordMetadata | kclient.KafkaError:
         return outcome
 
 
-def test_a_record_for_a_partition_that_was_deleted_fails_at_its_deadline_and_says_why() -> None:
+def test_a_record_for_a_partition_that_was_deleted_fails_at_its_deadline_and_names_it() -> None:
     outcomes = [run_virtually(one_after_another(), seed=seed) for seed in range(12)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, kclient.KafkaError)]
     assert 0 < len(failed) < len(outcomes)
@@ -52,7 +52,7 @@ def test_a_record_for_a_partition_that_was_deleted_fails_at_its_deadline_and_say
         assert error.maybe_written is True
 
 
-async def test_records_wait_for_a_topic_that_is_made_anew_with_all_partitions() -> None:
+async def test_records_wait_for_a_topic_that_is_recreated_with_all_partitions() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=3)
         async with kclient.Producer(cluster.bootstrap) as producer:
@@ -67,7 +67,10 @@ async def test_records_wait_for_a_topic_that_is_made_anew_with_all_partitions() 
 
 
 async def from_a_broker_that_lags_behind() -> int:
-    """To who never heard of it, a former topic looks new; how often one view replaced another."""
+    """How often one view replaced another.
+
+    A former topic looks new to a broker that never knew it.
+    """
     async with Cluster(brokers=2) as cluster:
         cluster.create_topic("t", assignments=[[1]])
         cluster.brokers[2].freeze_metadata()
@@ -96,10 +99,10 @@ def test_a_broker_that_lags_behind_for_a_moment_fails_nothing() -> None:
 
 
 @pytest.mark.parametrize("lagging", [[2], [2, 3]], ids=["one", "two"])
-async def test_a_former_topic_that_brokers_keep_telling_of_fails_nothing(
+async def test_a_former_topic_that_brokers_keep_reporting_fails_nothing(
     lagging: list[int],
 ) -> None:
-    """They look right at first, and who knows better is doubted: for seconds, but not for ever."""
+    """They look right at first, and the up-to-date broker is doubted for seconds, not for ever."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1]])
         for node_id in lagging:

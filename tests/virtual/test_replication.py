@@ -1,4 +1,4 @@
-"""Brokers that replicate, on virtual time: what acks=all waits for, who leads, what is lost."""
+"""Brokers that replicate, on virtual time: what acks=all waits for, elections, what is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.testing.raw_peer import RawPeer
 
 ALL, LEADER = -1, 1
 SOON = 1.0
-"""Seconds in which followers have had all that there is."""
+"""Seconds within which followers have replicated everything."""
 SESSION = 9.5
 """Seconds after which a broker that can't be reached has lost its session."""
 
@@ -41,7 +41,7 @@ def on(
 
 
 async def write(cluster: Cluster, count: int = 1, *, acks: int = ALL, broker: int = 0) -> ErrorCode:
-    """Send a batch to the leader, or to who may think that it is."""
+    """Send a batch to the leader, or to a broker that may still consider itself the leader."""
     address = cluster.brokers[broker or cluster.leader("t")].address
     async with RawPeer.to(address) as peer:
         response = await peer.call(produce("t", batch_bytes(count), acks=acks), 12)
@@ -130,7 +130,7 @@ def test_a_steady_stream_keeps_a_slow_follower_in_sync() -> None:
         assert cluster.statistics().isr_shrinks == 0
 
 
-def test_records_that_are_deleted_are_gone_from_all_replicas() -> None:
+def test_records_that_are_deleted_are_removed_from_all_replicas() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await write(cluster, 2)
@@ -156,7 +156,7 @@ def test_a_follower_behind_the_leaders_start_begins_there() -> None:
         assert cluster.isr("t") == (1, 2, 3)
 
 
-# Who leads
+# Leadership
 
 
 def test_an_isolated_leader_is_replaced_after_its_session_and_loses_what_only_it_had() -> None:
@@ -208,7 +208,7 @@ def test_the_last_one_in_sync_is_waited_for() -> None:
         assert cluster.statistics().unclean_elections == 0
 
 
-def test_an_unclean_election_loses_what_was_committed_only_if_it_is_asked_for() -> None:
+def test_an_unclean_election_loses_what_was_committed_only_if_it_is_requested() -> None:
     @on(brokers=2)
     async def _(cluster: Cluster) -> None:
         await cluster.crash(2)
@@ -225,7 +225,7 @@ def test_an_unclean_election_loses_what_was_committed_only_if_it_is_asked_for() 
         assert (tally.unclean_elections, tally.truncations) == (1, 1)
 
 
-def test_unclean_elections_that_are_allowed_need_nobody_to_ask() -> None:
+def test_unclean_elections_that_are_allowed_need_no_request() -> None:
     @on(brokers=2, unclean_leader_election_enable="true")
     async def _(cluster: Cluster) -> None:
         await cluster.crash(2)

@@ -57,7 +57,7 @@ def test_a_follower_that_is_refused_as_a_whole_tries_again_after_a_while() -> No
         assert (ends(cluster), watermarks(cluster)) == ([1, 1, 1], [1, 1, 1])
 
 
-def test_news_of_a_topic_that_is_gone_keep_nobody_busy() -> None:
+def test_news_of_a_deleted_topic_does_not_keep_followers_busy() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.create_topic("gone", assignments=[[1, 2, 3]])
@@ -72,7 +72,7 @@ def test_news_of_a_topic_that_is_gone_keep_nobody_busy() -> None:
         assert cluster.brokers[1].hosted.feed(3).news == {}
 
 
-def test_a_watermark_that_moves_with_the_isr_is_told_to_followers() -> None:
+def test_a_watermark_that_moves_with_the_isr_reaches_the_followers() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.disconnect(1, 3)
@@ -85,7 +85,7 @@ def test_a_watermark_that_moves_with_the_isr_is_told_to_followers() -> None:
 # What a producer waits for
 
 
-def test_a_topic_that_is_deleted_answers_who_waits_for_its_followers() -> None:
+def test_deleting_a_topic_ends_the_waits_for_its_followers() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.disconnect(1, 3)
@@ -97,7 +97,7 @@ def test_a_topic_that_is_deleted_answers_who_waits_for_its_followers() -> None:
         assert now() - began < SOON
 
 
-def test_a_broker_that_is_down_says_nothing_of_its_own_appends() -> None:
+def test_a_broker_that_is_down_reports_nothing_of_its_own_appends() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         reported: list[ErrorCode] = []
@@ -112,7 +112,7 @@ def test_a_broker_that_is_down_says_nothing_of_its_own_appends() -> None:
 # Cleaning
 
 
-def test_a_log_is_cleaned_by_whoever_leads_it_now() -> None:
+def test_a_log_is_cleaned_by_its_present_leader() -> None:
     @on(brokers=2)
     async def _(cluster: Cluster) -> None:
         configs = {"retention.ms": 1000, "segment.ms": 1000}
@@ -130,7 +130,7 @@ def test_a_log_is_cleaned_by_whoever_leads_it_now() -> None:
 # Racks
 
 
-def test_who_is_sent_to_another_replica_does_not_wait_first() -> None:
+def test_a_reader_that_is_sent_to_another_replica_does_not_wait_first() -> None:
     async def main() -> None:
         async with Cluster(2, broker_configs=RACKS, racks=["a", "b"]) as cluster:
             cluster.create_topic("t", assignments=[[1, 2]])
@@ -146,7 +146,7 @@ def test_who_is_sent_to_another_replica_does_not_wait_first() -> None:
     run_virtually(main())
 
 
-def test_readers_in_other_racks_hear_at_once_of_what_is_committed() -> None:
+def test_readers_in_other_racks_learn_at_once_of_what_is_committed() -> None:
     async def main() -> None:
         async with Cluster(3, broker_configs=RACKS, racks=["a", "b", "c"]) as cluster:
             cluster.create_topic("t", assignments=[[1, 2, 3]])
@@ -179,7 +179,7 @@ def test_a_leader_that_comes_back_cut_off_leads_nothing() -> None:
         assert ends(cluster) == [2, 2, 2]
 
 
-def test_who_comes_back_to_many_partitions_is_taken_in_by_few_images() -> None:
+def test_a_broker_that_comes_back_to_many_partitions_is_taken_in_by_few_images() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.create_topic("many", partitions=300, replication_factor=3)

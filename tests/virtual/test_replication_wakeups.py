@@ -34,15 +34,15 @@ FOR_EVER_MS = 0x7FFFFFFF
 
 
 async def reign(cluster: Cluster, node_id: int) -> None:
-    """Let that broker be the controller, whose session is the oldest once others came anew."""
+    """Make that broker the controller: it has the oldest session once the others have restarted."""
     while cluster.controller_id != node_id:
         await cluster.restart(cluster.controller_id)
 
 
-# What followers are told
+# What followers learn
 
 
-def test_a_follower_with_a_session_hears_the_watermark_of_a_partition_that_comes_to_it() -> None:
+def test_a_follower_with_a_session_learns_the_watermark_of_a_new_partition() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.create_topic("u", assignments=[[2, 3, 1]])
@@ -83,7 +83,7 @@ def test_a_joiner_that_is_refused_is_waited_for_no_more() -> None:
         assert cluster.high_watermark("v") == cluster.end_offset("v") == 2
 
 
-def test_who_was_restarted_and_did_not_fetch_since_is_not_in_sync() -> None:
+def test_a_broker_that_restarted_and_did_not_fetch_since_is_not_in_sync() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         await cluster.crash(3)
@@ -99,7 +99,7 @@ def test_who_was_restarted_and_did_not_fetch_since_is_not_in_sync() -> None:
         assert cluster.isr("t") == (1, 2, 3)
 
 
-def test_who_lost_its_session_alone_is_in_sync_as_soon_as_it_has_another() -> None:
+def test_a_broker_that_lost_only_its_session_is_in_sync_as_soon_as_it_has_another() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         if cluster.controller_id == 3:
@@ -114,7 +114,7 @@ def test_who_lost_its_session_alone_is_in_sync_as_soon_as_it_has_another() -> No
         assert cluster.isr("t") == (1, 2, 3)
 
 
-def test_what_a_coordinator_answers_in_the_midst_of_an_image_loses_none_of_it() -> None:
+def test_a_coordinators_responses_amid_an_image_lose_none_of_it() -> None:
     configs = {
         "group.initial.rebalance.delay.ms": 600_000,
         "offsets.topic.num.partitions": 1,
@@ -172,7 +172,7 @@ def test_a_follower_that_connects_again_and_again_has_one_session() -> None:
         assert len(cluster.brokers[1].sessions) == 2
 
 
-def test_whoever_calls_itself_a_follower_where_clients_connect_has_no_privilege() -> None:
+def test_a_client_that_claims_to_be_a_follower_on_the_client_listener_has_no_privilege() -> None:
     @on(max_incremental_fetch_session_cache_slots=3)
     async def _(cluster: Cluster) -> None:
         topic = FetchTopic(
@@ -220,7 +220,7 @@ def delete(*offsets: int) -> DeleteRecordsRequest:
     return DeleteRecordsRequest([DeleteRecordsTopic("d", partitions)], 3000)
 
 
-def test_of_a_deletion_those_that_are_done_say_so_when_others_are_late() -> None:
+def test_partitions_whose_deletion_is_done_report_it_when_others_are_late() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
         cluster.create_topic("d", assignments=[[1, 2], [1, 2]])

@@ -72,7 +72,7 @@ async def test_where_no_record_is_young_enough_it_begins_at_the_end() -> None:
 
 
 async def test_a_record_that_is_written_between_the_lookups_is_read() -> None:
-    """That no record is young enough is answered before it is there, and the end after it."""
+    """The response that no record is young enough precedes it, and that for the end follows it."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic(T, partitions=1)
         await write(cluster, 0, 3)

@@ -157,7 +157,7 @@ def test_what_can_not_be_deserialized_is_a_dead_letter_and_the_others_go_on() ->
 
 
 @pytest.mark.parametrize("way", ["skip", "letters"])
-def test_bad_records_are_what_the_consumer_says_they_are(way: str) -> None:
+def test_bad_records_follow_the_consumers_setting(way: str) -> None:
     async def main() -> None:
         async with filled(0, 1) as cluster, kclient.Producer(cluster.bootstrap) as producer:
             cluster.create_topic("dead", partitions=1)

@@ -123,7 +123,7 @@ def test_a_handler_that_does_not_let_itself_be_cancelled_does_not_hold_up_the_gr
     run_virtually(main())
 
 
-def test_lost_partitions_are_given_up_at_once() -> None:
+def test_lost_partitions_are_released_at_once() -> None:
     async def main() -> None:
         host = two_partitions()
         steps = Steps(host, 10.0)

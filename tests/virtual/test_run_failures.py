@@ -21,7 +21,7 @@ STEADY = Retries(max_attempts=3, backoff=1.0, max_backoff=8.0, jitter=0.0)
 
 
 class Failing:
-    """A handler that fails on some offsets, so many times each, and notes who was called when."""
+    """A handler that fails on some offsets, so many times each, and notes when each call came."""
 
     def __init__(self, host: PlainHost, error: BaseException | None = None, **times: int) -> None:
         self.host = host
@@ -127,7 +127,7 @@ def test_what_is_not_to_be_tried_again_goes_to_the_dead_letters_at_once(retries:
     run_virtually(main())
 
 
-def test_a_dead_letter_keeps_what_it_was_and_tells_why() -> None:
+def test_a_dead_letter_keeps_what_it_was_and_names_the_reason() -> None:
     async def main() -> None:
         headers = (("trace", b"7"), ("kclient.topic", b"forged"), ("kclient.attempts", b"900"))
         one = Record("t", 0, 5, 1234, b"k", None, headers)

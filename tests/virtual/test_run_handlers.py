@@ -1,4 +1,4 @@
-"""Handlers on virtual time: who runs when, what is committed, what becomes of failures."""
+"""Handlers on virtual time: which run when, what is committed, what becomes of failures."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_is_committed_stops_at_the_first_that_is_not_finished() -> None:
     run_virtually(main())
 
 
-def test_a_handler_that_waits_for_nothing_takes_no_turn_of_the_loop_each() -> None:
+def test_a_handler_that_waits_for_nothing_takes_no_loop_iteration_each() -> None:
     async def main() -> None:
         host = PlainHost(keyed(1_000, 10))
         seen: list[int] = []
@@ -115,7 +115,7 @@ def test_a_handler_that_waits_for_nothing_takes_no_turn_of_the_loop_each() -> No
     run_virtually(main())
 
 
-def test_what_a_handler_sets_in_context_variables_is_gone_for_the_next_one() -> None:
+def test_what_a_handler_sets_in_context_variables_is_not_seen_by_the_next_one() -> None:
     trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
 
     async def main() -> None:
@@ -159,7 +159,7 @@ def test_timeouts_and_task_groups_work_inside_of_a_handler() -> None:
     run_virtually(main())
 
 
-def test_a_handler_that_is_not_async_is_told_so() -> None:
+def test_a_handler_that_is_not_async_is_refused() -> None:
     async def main() -> None:
         host = PlainHost(keyed(3, 1))
         async with Run(host, lambda one: one.offset) as run:
@@ -184,7 +184,7 @@ def test_whatever_can_be_awaited_is_a_handler() -> None:
     run_virtually(main())
 
 
-def test_room_is_bounded_and_a_slow_partition_leaves_room_for_the_others() -> None:
+def test_capacity_is_bounded_and_a_slow_partition_leaves_some_for_the_others() -> None:
     async def main() -> None:
         records = [record(p, o) for p in range(4) for o in range(400)]
         host = PlainHost(records)
@@ -274,7 +274,7 @@ def test_polling_goes_on_after_an_error_that_passes_and_not_after_another(
     run_virtually(main())
 
 
-def test_more_is_taken_as_soon_as_there_is_room_again() -> None:
+def test_more_is_taken_as_soon_as_there_is_capacity_again() -> None:
     async def main() -> None:
         host = PlainHost([record(p, o) for p in range(8) for o in range(5)])
         begun = host.clock.now()

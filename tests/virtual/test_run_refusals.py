@@ -103,7 +103,7 @@ def test_a_close_does_not_wait_until_the_topics_are_found() -> None:
     run_virtually(main())
 
 
-def test_a_sender_of_the_user_may_tell_partitions_without_await() -> None:
+def test_a_sender_of_the_user_may_return_partitions_without_await() -> None:
     class Wrapped:
         def __init__(self, producer: Any) -> None:
             self.send = producer.send
@@ -169,7 +169,7 @@ def test_a_dead_letter_topic_that_is_deleted_ends_the_run() -> None:
     run_virtually(main())
 
 
-def test_a_cluster_of_the_producer_that_is_away_holds_up_no_records() -> None:
+def test_an_unreachable_cluster_of_the_producer_holds_up_no_records() -> None:
     async def main() -> None:
         async with scene(T) as (_, consumer, _), Cluster(brokers=1) as other:
             other.create_topic("dead", partitions=1)
@@ -247,7 +247,7 @@ def test_a_task_of_a_handler_may_unsubscribe() -> None:
     run_virtually(main())
 
 
-def test_an_iterator_made_before_takes_nothing_away_from_the_handlers() -> None:
+def test_an_iterator_made_before_takes_nothing_from_the_handlers() -> None:
     async def main() -> None:
         async with scene(T) as (_, consumer, _):
             records = aiter(consumer)

@@ -1,8 +1,8 @@
-"""Whatever happens to addresses, names and nodes: who waits on a lane is answered or told.
+"""Whatever happens to addresses, names and nodes: a waiter on a lane gets a response or an error.
 
 Seeded storms over one ``NetworkClient``: what must hold afterwards is that no request is without an
-outcome, that whoever was refused heard of room, that no address counts as dialed by nobody, and
-that every broker is reached at once.
+outcome, that every refused lane was notified of capacity, that no address counts as being dialed
+without a dial, and that every broker is reached at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE = 2.5
 
 
 class Storm:
-    """One seed's worth of trouble."""
+    """The faults and requests of one seed."""
 
     def __init__(self, net: MemoryNet, client: NetworkClient, rng: random.Random) -> None:
         self.net = net
@@ -127,6 +127,6 @@ async def weather(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 100, 10))
-def test_after_a_storm_nobody_waits_in_vain(first: int) -> None:
+def test_after_a_storm_no_request_waits_in_vain(first: int) -> None:
     for seed in range(first, first + 10):
         run_virtually(weather(seed), seed=seed)

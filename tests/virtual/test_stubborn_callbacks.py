@@ -1,4 +1,4 @@
-"""Callbacks of rebalances that don't end: they are told, and ``close`` doesn't wait for them."""
+"""Callbacks of rebalances that don't end are reported, and ``close`` doesn't wait for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def call(name: str, cluster: Cluster, consumer: Any, hanging: Hanging) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_callback_that_hangs_is_told_by_the_log_by_poll_and_by_health(
+def test_a_callback_that_hangs_is_reported_by_the_log_by_poll_and_by_health(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -85,7 +85,7 @@ async def until_well(consumer: Any) -> None:
             await consumer.poll(timeout=0.3)
 
 
-def test_who_waits_for_records_without_a_limit_hears_of_it_too() -> None:
+def test_a_poll_without_a_timeout_raises_it_too() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 1)
@@ -104,7 +104,7 @@ def test_who_waits_for_records_without_a_limit_hears_of_it_too() -> None:
     run_virtually(main())
 
 
-def test_who_has_records_of_others_at_hand_hears_of_it_at_the_next_step() -> None:
+def test_an_iteration_with_records_of_others_at_hand_raises_at_the_next_step() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 100, 2)
@@ -130,7 +130,7 @@ def test_who_has_records_of_others_at_hand_hears_of_it_at_the_next_step() -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("timeout", [0.0, 1.0, 5.0])
-def test_close_lets_a_callback_go_that_ignores_its_cancellation(
+def test_close_abandons_a_callback_that_ignores_its_cancellation(
     name: str, timeout: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     complaints: list[Any] = []
@@ -157,7 +157,7 @@ def test_close_lets_a_callback_go_that_ignores_its_cancellation(
     assert complaints == []
 
 
-def test_close_lets_a_callback_of_close_go(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_abandons_a_callback_of_close(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             fill(cluster, 20, 2)
@@ -198,7 +198,7 @@ def test_so_does_a_close_after_an_unsubscribe_that_waits_for_it() -> None:
     run_virtually(main())
 
 
-def test_what_a_callback_raises_after_it_was_let_go_is_logged(
+def test_what_an_abandoned_callback_raises_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -258,7 +258,7 @@ async def all_read(**callbacks: Any) -> AsyncIterator[Any]:
             yield consumer
 
 
-def test_callbacks_that_end_in_time_are_told_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_callbacks_that_end_in_time_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def slow(partitions: Any) -> None:
         await asyncio.sleep(LIMIT / 2 - 1)
 
@@ -274,7 +274,7 @@ def test_callbacks_that_end_in_time_are_told_nowhere(caplog: pytest.LogCaptureFi
     run_virtually(main())
 
 
-def test_a_callback_that_a_close_cuts_off_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_a_close_cuts_off_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def slow(partitions: Any) -> None:
         await asyncio.sleep(LIMIT)
 

@@ -1,9 +1,9 @@
 """No internal task dies in silence: each of each client is killed, in two ways, in three phases.
 
 The tasks are those that ``health()`` names at run time. Either the client has failed: within a
-second everybody who waits, and the next call, gets ``BackgroundTaskDied`` with the cause; or the
-task was started anew, which is counted, and all goes on. ``close`` works in any case, and leaves
-nothing behind.
+second every waiter, and the next call, gets ``BackgroundTaskDied`` with the cause; or the task was
+restarted, which is counted, and all goes on. ``close`` works in any case, and leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Kill(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """What the client is at."""
+    """The phase of the client."""
 
     DIALING = "connections are about to open"
     WORKING = "connected, requests under way"
@@ -102,7 +102,7 @@ class World:
 
     @property
     def health(self) -> Any:
-        """Of the inside that all clients share."""
+        """The health of the inside that all clients have in common."""
         found = self.client.health()
         return found if self.kind == "admin" else found.client
 
@@ -213,7 +213,7 @@ async def _kill(victim: asyncio.Task[Any], kill: Kill) -> None:
 
 
 async def _has_failed(world: World, kill: Kill) -> None:
-    """Everybody knows, and knows why."""
+    """Check that every caller gets the error and its cause."""
     _, waiting = await asyncio.wait(world.waiting, timeout=SOON)
     assert not waiting
     for call in world.waiting:
@@ -257,7 +257,7 @@ async def _goes_on(world: World, name: str) -> None:
     world.cluster.faults.clear()
     loop: Any = asyncio.get_running_loop()
     loop.network.latency = (0.0002, 0.001)
-    # A call may be told of the killed dial where it can't be sure that asking again is right.
+    # A call may fail with the killed dial where a repeat might not be right.
     async with asyncio.timeout(3.0):
         await world.use()
 
@@ -294,7 +294,7 @@ def test_the_search_for_a_producer_id_does_not_die_in_silence() -> None:
     run_virtually(main())
 
 
-def test_a_start_that_waits_hears_of_a_fault_at_once() -> None:
+def test_a_start_that_waits_fails_with_a_fault_at_once() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             cluster.faults.hold("Metadata", times=None)

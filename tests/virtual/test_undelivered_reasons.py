@@ -1,4 +1,4 @@
-"""A record that was never sent says why, when its time is over."""
+"""A record that was never sent names the reason when it expires."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_broker_that_can_not_be_reached_is_named_with_its_reason() -> No
             net().heal()
 
 
-async def test_a_missing_producer_id_is_told_with_its_reason() -> None:
+async def test_a_missing_producer_id_is_reported_with_its_reason() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         cluster.faults.error("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
@@ -54,7 +54,7 @@ async def test_a_missing_producer_id_is_told_with_its_reason() -> None:
             cluster.faults.clear()
 
 
-async def test_what_waits_behind_an_earlier_batch_says_so() -> None:
+async def test_a_batch_behind_an_earlier_one_names_that_as_the_reason() -> None:
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(

@@ -1,4 +1,4 @@
-"""Records for topics that there aren't: told in seconds, and only where it is sure."""
+"""Records for topics that don't exist fail within seconds, and only where it is sure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def failure(waiting: Any) -> tuple[KafkaError, float]:
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("way", ["send", "enqueue", "send_many"])
-async def test_a_topic_that_there_is_not_is_told_within_seconds(brokers: int, way: str) -> None:
+async def test_a_topic_that_does_not_exist_is_reported_within_seconds(
+    brokers: int, way: str
+) -> None:
     async with Cluster(brokers=brokers) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
@@ -47,7 +49,7 @@ async def test_a_topic_that_there_is_not_is_told_within_seconds(brokers: int, wa
         assert values(cluster) == numbers(20)
 
 
-async def test_whoever_comes_next_waits_for_as_long_as_the_first() -> None:
+async def test_a_later_record_waits_for_as_long_as_the_first() -> None:
     """It may have been created meanwhile, and not be known everywhere yet."""
     async with Cluster(brokers=3) as cluster:
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
@@ -59,7 +61,7 @@ async def test_whoever_comes_next_waits_for_as_long_as_the_first() -> None:
             assert (await late).offset == 0
 
 
-async def test_very_many_records_are_given_up_and_none_is_forgotten() -> None:
+async def test_very_many_records_fail_and_none_is_forgotten() -> None:
     async with Cluster(brokers=1) as cluster:
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
             lost = [producer.send("typo", b"%d" % number) for number in range(5000)]
@@ -79,7 +81,7 @@ async def test_where_a_client_may_create_topics_it_waits_for_longer() -> None:
 
 
 async def test_one_broker_that_knows_is_enough() -> None:
-    """The others lag behind, and all are asked in turn."""
+    """The others lag behind, and all are queried one after the other."""
     async with Cluster(brokers=3) as cluster:
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
             for node_id in (1, 2):
@@ -88,7 +90,7 @@ async def test_one_broker_that_knows_is_enough() -> None:
             assert (await producer.send("t", b"v")).offset == 0
 
 
-async def test_where_only_one_of_several_can_be_asked_it_is_asked_for_twice_as_long() -> None:
+async def test_where_only_one_of_several_responds_the_wait_is_twice_as_long() -> None:
     async with Cluster(brokers=3) as cluster:
         async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
             lost = producer.send("typo", b"v")
@@ -100,7 +102,7 @@ async def test_where_only_one_of_several_can_be_asked_it_is_asked_for_twice_as_l
             assert 9.0 <= ended - started <= 13.0
 
 
-async def test_without_answers_records_wait_for_delivery_timeout() -> None:
+async def test_without_responses_records_wait_for_delivery_timeout() -> None:
     async with Cluster(brokers=1) as cluster:
         async with kclient.Producer(
             cluster.bootstrap, **QUICK, delivery_timeout=60.0, request_timeout=10.0
@@ -115,7 +117,7 @@ async def test_without_answers_records_wait_for_delivery_timeout() -> None:
 
 
 async def test_a_topic_that_was_known_waits_through_its_absence() -> None:
-    """Its numbers go on where it comes back: a stale answer must not lose them."""
+    """Its numbers go on where it comes back: a stale response must not lose them."""
     async with Cluster(brokers=1) as cluster:
         cluster.create_topic("t")
         async with kclient.Producer(cluster.bootstrap, **QUICK, metadata_max_age=1.0) as producer:

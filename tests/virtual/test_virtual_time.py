@@ -1,4 +1,4 @@
-"""The loop of virtual time: the clock jumps, a seed decides, and who is stuck is told so."""
+"""The loop of virtual time: the clock jumps, a seed decides, and a stuck run raises an error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_timers_run_in_the_order_of_their_times() -> None:
     assert seen == sorted(delays)
 
 
-def test_everybody_waiting_without_a_timer_is_a_deadlock_that_names_who_waits_where() -> None:
+def test_all_tasks_waiting_without_a_timer_is_a_deadlock_that_names_each_wait() -> None:
     async def wait_for_nobody() -> None:
         await asyncio.Event().wait()
 
@@ -60,7 +60,7 @@ def test_everybody_waiting_without_a_timer_is_a_deadlock_that_names_who_waits_wh
     assert "test_virtual_time.py" in str(caught.value)
 
 
-def test_a_deadlock_is_told_even_where_tasks_refuse_to_be_cancelled() -> None:
+def test_a_deadlock_is_raised_even_where_tasks_refuse_to_be_cancelled() -> None:
     async def main() -> None:
         while True:
             try:
@@ -153,7 +153,7 @@ async def test_a_job_that_is_cancelled_before_its_time_does_not_run() -> None:
     assert done == []
 
 
-async def test_sockets_and_look_ups_are_refused_with_a_word_on_what_to_use() -> None:
+async def test_sockets_and_look_ups_are_refused_with_what_to_use_instead() -> None:
     loop = asyncio.get_running_loop()
     with pytest.raises(NotImplementedError, match="go to its network"):
         await loop.getaddrinfo("localhost", 9092)
@@ -245,7 +245,7 @@ async def test_a_run_within_a_run_is_refused() -> None:
         run_virtually(asyncio.sleep(1))
 
 
-def test_a_failure_tells_its_seed() -> None:
+def test_a_failure_names_its_seed() -> None:
     async def fails() -> None:
         raise KeyError("mine")
 
@@ -274,7 +274,7 @@ def test_tasks_of_the_user_are_named_before_those_of_clients() -> None:
     assert "kclient:" in str(caught.value).splitlines()[-1]
 
 
-async def test_a_service_may_be_told_to_end_by_a_signal() -> None:
+async def test_a_service_may_be_ended_by_a_signal() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     ended = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A request that waits for its connection still has its full time for the answer."""
+"""A request that waits for its connection still has its full time for the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def net() -> MemoryNet:
 
 
 async def ask_slowly(cluster: Cluster, admin: kclient.Admin) -> asyncio.Task[Any]:
-    """A call whose request waits 8 s for a connection; its answer takes 5 s more."""
+    """A call whose request waits 8 s for a connection; its response takes 5 s more."""
     await admin.describe_cluster()
     net().blackhole("broker-1")
     net().cut("broker-1")
@@ -31,7 +31,7 @@ async def ask_slowly(cluster: Cluster, admin: kclient.Admin) -> asyncio.Task[Any
     return asking
 
 
-async def test_the_time_for_the_answer_begins_when_the_request_is_written() -> None:
+async def test_the_time_for_the_response_begins_when_the_request_is_written() -> None:
     async with (
         Cluster(brokers=1) as cluster,
         kclient.Admin(cluster.bootstrap, request_timeout=10.0) as admin,
@@ -52,5 +52,5 @@ async def test_a_call_that_is_out_of_time_leaves_the_connection_alone() -> None:
         closed = admin.metrics()["network.connections_closed"]
         with pytest.raises(RequestTimedOut, match=r"s for a connection, and .* s for the answer"):
             await asking
-        assert (await admin.describe_cluster()).brokers  # behind the answer that came too late
+        assert (await admin.describe_cluster()).brokers  # behind the response that came too late
         assert admin.metrics()["network.connections_closed"] == closed

@@ -1,8 +1,8 @@
-"""What producers put on the wire and are told, batch by batch: for tests of their recovery.
+"""What producers put on the wire and what comes back, batch by batch, for tests of recovery.
 
 A ``Wire`` is a relay before each broker of a cluster. It reads batches with the embedded broker's
-eyes, not with the client's, keeps requests and answers back or loses them with their connection
-where a test says so, and knows at any time what is under way. It must not judge what a test is
+eyes, not with the client's, holds requests and responses back or loses them with their connection
+as the test decides, and knows at any time what is in flight. It must not judge what a test is
 about; ``check_numbers`` has what must hold in all of them.
 """
 
@@ -28,7 +28,7 @@ _CAP = 1 << 24
 
 
 class Owner(NamedTuple):
-    """Who numbered a batch."""
+    """The producer id and epoch under which a batch was numbered."""
 
     producer_id: int
     epoch: int
@@ -41,11 +41,11 @@ class Sent(NamedTuple):
         at: When it passed.
         node: The broker that it went to.
         partition: Index in the topic.
-        owner: Who numbered it.
+        owner: Producer id and epoch of the batch.
         sequence: Number of its first record.
         data: All its bytes.
         values: Of its records.
-        beside: Owners of the partition's other batches that were under way then.
+        beside: Owners of the partition's other batches that were in flight then.
     """
 
     at: float
@@ -64,7 +64,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a broker said about one batch, and about which."""
+    """A broker's response about one batch, with that batch."""
 
     at: float
     code: int
@@ -73,7 +73,7 @@ class Told(NamedTuple):
 
 
 class Fate(enum.Enum):
-    """What becomes of a request or an answer."""
+    """What becomes of a request or a response."""
 
     PASS = "it passes"
     SPOIL = "it passes, with a bit turned over in the records of the request"
@@ -82,7 +82,7 @@ class Fate(enum.Enum):
 
 
 class _Way:
-    """One connection: what is under way on it, and what is kept back, both ways."""
+    """One connection: what is in flight on it, and what is held back, both ways."""
 
     def __init__(self) -> None:
         self.open = True
@@ -92,13 +92,13 @@ class _Way:
 
 
 class Wire:
-    """Relays before all brokers of a cluster, made once that is started.
+    """Relays before all brokers of a started cluster.
 
     Attributes:
         sent: Batches in the order in which they came from producers, repeats included.
-        told: What went back about them, in order.
+        told: The responses about them, in order.
         on_sent: Decides on each batch before its request passes.
-        on_told: Decides on each batch's answer before it passes.
+        on_told: Decides on each batch's response before it passes.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -186,14 +186,14 @@ class Wire:
         session.close()
 
     def cut(self) -> None:
-        """Lose all that is under way, kept back or not, with its connections; keep no more."""
+        """Lose all that is in flight, held back or not, with its connections; hold no more back."""
         self.on_sent = self.on_told = _pass
         for session, way in self._ways.items():
             if way.open and way.under_way:
                 self._cut(session)
 
     def let_requests_go(self) -> None:
-        """Pass on the requests that are kept back, and keep none from here on."""
+        """Pass on the requests that are held back, and hold none back from here on."""
         self.on_sent = _pass
         for session, way in self._ways.items():
             requests, way.requests = way.requests, []
@@ -201,7 +201,7 @@ class Wire:
                 session._back.write(_SIZE.pack(len(frame)) + frame)
 
     def let_answers_go(self, count: int | None = None) -> None:
-        """The same with answers; with ``count`` so many of each connection, and the rest stays."""
+        """Do the same with responses; with ``count`` so many per connection, and the rest stays."""
         if count is None:
             self.on_told = _pass
         for session, way in self._ways.items():
@@ -212,7 +212,7 @@ class Wire:
                 session.say(frame)
 
     async def wait_told(self, count: int) -> None:
-        """Wait until the answers for so many batches passed, since the beginning."""
+        """Wait until the responses for so many batches passed, since the beginning."""
         while len(self.told) < count:
             self._news.clear()
             await self._news.wait()
@@ -226,21 +226,21 @@ class Wire:
         return [one for one in self.sent if one.partition == partition]
 
     def check_numbers(self) -> None:
-        """``check_numbers`` of each partition."""
+        """Call ``check_numbers`` for each partition."""
         for partition in {one.partition for one in self.sent}:
             check_numbers(self.in_partition(partition))
 
     @property
     def owners(self) -> list[Owner]:
-        """Who numbered batches, in the order of their first ones."""
+        """The producer ids and epochs of batches, in the order of their first ones."""
         return list(dict.fromkeys(one.owner for one in self.sent))
 
 
 def check_numbers(sent: Sequence[Sent]) -> None:
     """In one partition, no number stands for two records, and no record has two numbers.
 
-    That is, of one owner. A new owner starts at 0, and not before all answers to the one before it
-    came: while one is out nobody knows what the log has.
+    That is, of one owner. A new owner starts at 0, and not before all responses to the one before
+    it came: while one is missing it is unknown what the log has.
     """
     numbers: dict[tuple[Owner, int], bytes] = {}
     places: dict[tuple[Owner, bytes], int] = {}
