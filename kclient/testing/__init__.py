@@ -1,8 +1,9 @@
 """A Kafka cluster inside the process, to test against without Docker. Not for production.
 
-``Cluster`` is the door; ``cluster.faults`` breaks it on purpose, ``cluster.requests`` tells what it
-was asked, ``cluster.events`` what happened inside. ``LoopProbe`` measures how long callbacks hold
-the loop. It shares the wire format and the record codec with the clients, and nothing else.
+``Cluster`` is the entry point; ``cluster.faults`` breaks it on purpose, ``cluster.requests`` logs
+the requests to its brokers, ``cluster.events`` what happened inside. ``LoopProbe`` measures how
+long callbacks block the loop. It shares the wire format and the record codec with the clients, and
+nothing else.
 """
 
 from __future__ import annotations

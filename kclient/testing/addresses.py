@@ -1,7 +1,7 @@
-"""Where the brokers of a cluster may listen: hosts that clients can be told, ports in a row.
+"""Where the brokers of a cluster may listen: hosts that clients can connect to, ports in a row.
 
-Called by ``Cluster`` before anything is opened. Whether a port is free shows only at the start: the
-operating system's error then gets a note of what became of the broker, and what to do.
+Called by ``Cluster`` before it opens any listener. Whether a port is free shows only at the start:
+the operating system's error then gets a note on the broker's state and on what to do.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ WILDCARDS = frozenset(("", "*", "0.0.0.0", "::", "[::]"))
 
 
 def check_address(host: str, port: int, brokers: int) -> None:
-    """Refuse a host that is no address, and ports that can't be.
+    """Check that the host is an address and that all ports are valid.
 
     Raises:
-        InvalidArgument: The text says what is allowed.
+        InvalidArgument: One is not; the text names what is allowed.
     """
     if not isinstance(host, str) or host in WILDCARDS:
         raise InvalidArgument(
@@ -40,7 +40,7 @@ def address_of(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Add a note to the OSError of an address that can't be had."""
+    """Add a note to the OSError of an address that can't be bound."""
     try:
         yield
     except OSError as error:
@@ -49,7 +49,7 @@ def noted(note: str) -> Iterator[None]:
 
 
 def not_started(node_id: int, at: str) -> str:
-    """Of a broker without which its cluster doesn't start."""
+    """The note when a broker can't listen and so its cluster doesn't start."""
     return (
         f"broker {node_id} can't listen at {at}, so the cluster isn't started: "
         "port=0 finds free ports, and host= must be of this machine"
@@ -57,7 +57,7 @@ def not_started(node_id: int, at: str) -> str:
 
 
 def stays_down(node_id: int, wanted: str, address: str) -> str:
-    """Of a broker that doesn't come back."""
+    """The note when a broker can't be restarted."""
     return (
         f"broker {node_id} can't listen at {wanted}; it is down, and its address is still "
         f"{address}: restart({node_id}) brings it back there, move({node_id}) elsewhere"

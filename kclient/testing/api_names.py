@@ -72,7 +72,7 @@ def served_key_of(api: ApiName) -> int:
     """Kafka's number of an API that the embedded cluster serves.
 
     Raises:
-        InvalidArgument: There is no such API, or no broker here ever gets to see a request of it.
+        InvalidArgument: There is no such API, or the brokers here don't serve it.
     """
     key = api_key_of(api)
     if key not in VERSIONS:

@@ -1,7 +1,7 @@
-"""What tests hand to a ``Cluster``: each argument is what it should be, or it is refused at once.
+"""Checks of the arguments that tests pass to a ``Cluster``; an invalid one raises at once.
 
-Called by ``cluster``, ``cluster_topics`` and ``broker``. Only types, and what
-Kafka has no rule for: what a client could send is judged by ``topic_rules.py``.
+Called by ``cluster``, ``cluster_topics`` and ``broker``. It checks types, and what Kafka has no
+rule for; ``topic_rules.py`` checks what a client could send.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MOST_REPLICAS = 3
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """An int, and no bool."""
+    """Whether it is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """An int or a float that is one."""
+    """Whether it is an int or a float, and not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
@@ -70,7 +70,7 @@ def _no_node(name: str, value: object, ids: list[int]) -> str:
 
 
 class ByNodeId(dict[int, T]):
-    """Something of each broker; who asks for one that isn't there is told those that are."""
+    """A value for each broker; the KeyError for an unknown node id names the known ones."""
 
     def __missing__(self, key: object) -> T:
         """Raise KeyError."""
@@ -130,7 +130,7 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def meant(word: object, known: Iterable[str], form: str = "{!r}") -> str:
-    """``: did you mean 'topic'?``, or nothing if nothing is near, whatever the case."""
+    """``: did you mean 'topic'?``, ignoring case; empty if no known word is close."""
     if not isinstance(word, str):
         return ""
     small = {one.lower(): one for one in known}
@@ -140,14 +140,14 @@ def meant(word: object, known: Iterable[str], form: str = "{!r}") -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """Counts of topics that don't say.
+    """Counts for topics that are created without them.
 
     Attributes:
-        partitions: How many.
+        partitions: Number of partitions.
         replication_factor: Replicas of each; None for 3, or all brokers if there are fewer.
 
     Raises:
-        InvalidArgument: A count that isn't one.
+        InvalidArgument: A count is not a positive int.
     """
 
     partitions: int = 1

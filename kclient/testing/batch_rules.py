@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_ZSTD = 7
 _CHECK_CAP_BYTES = 256 << 20
-"""What inflates to more is refused. Kafka would take it, but kclient would not read it either."""
+"""A batch that inflates to more is rejected. Kafka accepts it, but kclient could not read it."""
 _CHUNK = 2000
 _LENGTH_BYTES = 5
 _TEXTS = {
@@ -33,7 +33,7 @@ _TEXTS = {
 
 
 class RecordsRefused(Refused):
-    """Some records of a batch can't be taken, and so none is.
+    """Some records of a batch are invalid, so the whole batch is rejected.
 
     Attributes:
         records: Their indexes in the batch.
@@ -64,7 +64,7 @@ def open_batch(data: Buffer | None, version: int) -> StoredBatch:
 
 
 def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
-    """Check all of a batch but its producer, which is the log's matter.
+    """Check all of a batch but its producer state, which the log checks.
 
     Raises:
         Refused: With Kafka's code.
@@ -83,7 +83,7 @@ def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
         or (batch.producer_id >= 0 and batch.base_sequence < 0)
     ):
         raise Refused(ErrorCode.INVALID_RECORD)
-    if batch.is_transactional:  # there is no coordinator that could have begun a transaction
+    if batch.is_transactional:  # without a transaction coordinator no transaction can be open
         raise Refused(ErrorCode.INVALID_TXN_STATE)
     if batch.codec > Compression.ZSTD:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -97,7 +97,7 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None
         decoded = Batch(view)
         decoded.inflate(_CHECK_CAP_BYTES)
     except CodecUnavailable:
-        return  # not the producer's fault: taken as it is
+        return  # not the producer's fault: accepted without a check
     except DecompressionFailed as error:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecord as error:
@@ -116,9 +116,9 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None
 
 
 def _has_endless_length(records: memoryview) -> bool:
-    """Whether a record's length goes on after its fifth byte: nothing that Kafka is prepared for.
+    """Whether a record's length varint is longer than five bytes, which Kafka doesn't expect.
 
-    Only where batches aren't compressed: of those that are it knows.
+    For uncompressed batches only: in compressed ones Kafka detects it.
     """
     start = 0
     while start < len(records):
@@ -152,7 +152,7 @@ class _RecordCheck:
         self.greatest = -1
 
     def take_all(self, records: list[Record]) -> None:
-        """Look at the next records; where all are in time, as usual, not at one after the other."""
+        """Check the next records; a fast path accepts all at once if their timestamps are valid."""
         if records and not self._compacted and not self._marked:
             times = [record.timestamp for record in records]
             latest = max(times)
@@ -180,6 +180,6 @@ class _RecordCheck:
             self._errors.append(self._index)
 
     def raise_errors(self) -> None:
-        """Raise RecordsRefused if a record can't be taken."""
+        """Raise RecordsRefused if a record is invalid."""
         if self._errors:
             raise RecordsRefused(self._code, self._errors)

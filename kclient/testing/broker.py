@@ -1,7 +1,7 @@
 """One broker of the embedded cluster: its listeners, connections, fetch sessions and partitions.
 
-Made by ``Cluster``. Clients and other brokers have a listener each. It serves requests in callbacks
-of the loop: it has no task of its own.
+Created by ``Cluster``. One listener is for clients, one for other brokers. It serves requests in
+callbacks of the loop: it has no task of its own.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from kclient.testing.services import LOOPBACK, Services
 
 
 class Broker:
-    """One broker.
+    """One broker of the cluster.
 
     Attributes:
         node_id: Its id.
         sessions: Fetch sessions of its clients.
         groups: The groups that it coordinates.
-        versions: What it serves, by API key.
-        image: What it knows of the cluster.
-        metadata_image: What its answers to Metadata are made from.
-        inside: How the cluster holds together.
-        hosted: Its partitions.
+        versions: Lowest and highest version that it serves, by API key.
+        image: The cluster metadata that it knows.
+        metadata_image: The image that its Metadata responses are made from.
+        inside: The control plane of the cluster.
+        hosted: The partitions that it hosts.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Broker:
         services.brokers[node_id] = self
 
     def settle(self) -> None:
-        """From now on it lives in another loop; nothing of it is open."""
+        """Prepare it for a start in another loop; all of its listeners are closed."""
         self._opening = asyncio.Lock()
         self._unconnected = asyncio.Event()
         self._unconnected.set()
@@ -93,13 +93,13 @@ class Broker:
 
     @property
     def session(self) -> int:
-        """Its epoch, -1 while it has none."""
+        """The epoch of its session, -1 while it has none."""
         found = self.inside.registry.session_of(self.node_id)
         return -1 if found is None else found
 
     @property
     def running(self) -> bool:
-        """It listens."""
+        """Whether it listens."""
         return self._server is not None
 
     @property
@@ -108,12 +108,12 @@ class Broker:
 
     @property
     def connection_count(self) -> int:
-        """Connections that are open."""
+        """The number of client connections that are open."""
         return len(self._channels)
 
     @property
     def config(self) -> BrokerConfig:
-        """The same for all brokers."""
+        """The broker configuration, the same for all brokers."""
         return self.image.config
 
     def now(self) -> float:
@@ -131,8 +131,8 @@ class Broker:
     def speak(self, api: ApiName, lowest: int, highest: int) -> None:
         """Serve an API in these versions only, as a broker of another release does.
 
-        They count for what comes from now on, on open connections too; a client that keeps to the
-        answer of ApiVersions sees them when it connects the next time.
+        They apply to requests from now on, on open connections too; a client that caches the
+        ApiVersions response of a connection sees them when it connects the next time.
 
         Raises:
             InvalidArgument: This broker doesn't serve some of them.
@@ -146,22 +146,22 @@ class Broker:
         self.versions[key] = (lowest, highest)
 
     def freeze_metadata(self) -> None:
-        """Go on telling of brokers, topics and leaders what is true now: it lags behind."""
+        """Keep the brokers, topics and leaders in Metadata responses as they are now: stale."""
         self._frozen = True
 
     def thaw_metadata(self) -> None:
-        """Tell the truth again."""
+        """Return current metadata again."""
         self._frozen = False
         self.metadata_image = self.image
 
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
         """Open the listeners, at another address if one is given, and take part in the cluster.
 
-        Whoever stops, crashes or removes it meanwhile wins: it is down then.
+        If it is stopped, crashed or removed meanwhile, that wins: it is down then.
 
         Raises:
             ClientClosed: The cluster isn't started, or was closed meanwhile.
-            OSError: That address can't be had; the broker is down, at its old one.
+            OSError: That address can't be bound; the broker is down, at its old one.
 
         Cancellation: the broker stays down; call it again.
         """
@@ -208,7 +208,7 @@ class Broker:
     async def stop(self) -> None:
         """Close the listener and, in order, all connections, and leave the cluster.
 
-        What it leads and is on its way to its followers arrives there before, within a second.
+        Before that it waits, for at most a second, until its followers have fetched what it leads.
 
         Cancellation: the broker is down, but connections may still be open; call it again.
         """
@@ -221,15 +221,15 @@ class Broker:
         await self._leave(Channel.close)
 
     async def shut(self) -> None:
-        """``stop`` without a wait for followers: all ends. Cancellation: as there."""
+        """``stop`` without a wait for followers: the cluster closes. Cancellation: as there."""
         await self._leave(Channel.close)
-        async with self._opening:  # of another task, which finds that the cluster was closed
+        async with self._opening:  # another task's ``listen``: it finds that the cluster is closed
             pass
 
     async def crash(self) -> None:
-        """Be gone at once: connections are reset, answers that were on their way may be lost.
+        """Go down at once: connections are reset, and responses that were in flight may be lost.
 
-        Cancellation: it is gone all the same.
+        Cancellation: it is down all the same.
         """
         await self._leave(Channel.abort)
 
@@ -250,7 +250,7 @@ class Broker:
             await server.wait_closed()
 
     async def _vanish(self, end: Callable[[Channel], None]) -> list[Server] | None:
-        """What a broker does to be gone: its servers, None if it was. Cancellation: it is gone."""
+        """Go down; return the servers, None if it was down. Cancellation: it is down."""
         self._ends += 1
         servers = [one for one in (self._server, self._inner_server) if one is not None]
         replication, self._replication = self._replication, None
@@ -272,14 +272,14 @@ class Broker:
         await asyncio.gather(*dials, return_exceptions=True)
         return servers
 
-    # What the inside of the cluster calls
+    # Called by the control plane
 
     def facts(self) -> BrokerFacts:
-        """Where it listens now."""
+        """Its entry in the metadata: its id, rack and current address."""
         return BrokerFacts(self.node_id, self.host, self.rack, self.port)
 
     def apply(self, image: MetadataImage) -> None:
-        """Believe that image from now on, unless it is older than what is known."""
+        """Use that image from now on, unless it is not newer than the current one."""
         if image.version <= self.image.version:
             self.inside.tally.fences += image.controller_epoch < self.image.controller_epoch
             return
@@ -294,12 +294,12 @@ class Broker:
             self.groups.role_changed(turn.topic, turn.partition, turn.leads, turn.leader_epoch)
 
     def ways_changed(self) -> None:
-        """It reaches others than before."""
+        """The set of brokers that it reaches changed."""
         self.hosted.ways_changed()
         self._refresh()
 
     def _refresh(self) -> None:
-        """Let its followers look; soon, where a test acts while its loop doesn't run."""
+        """Refresh its followers; with ``call_soon`` if a test acts while the loop doesn't run."""
         if self._replication is not None:
             if self._services.is_running:
                 self._replication.refresh()
@@ -307,14 +307,14 @@ class Broker:
                 self._services.running().call_soon(self._refresh)
 
     def controller(self) -> Controller:
-        """Who reigns. Raises Refused: NOT_CONTROLLER, where it can't be reached."""
+        """The controller. Raises Refused: NOT_CONTROLLER, if it can't be reached."""
         return self.inside.controller_for(self.node_id)
 
     def new_producer_id(self) -> int:
-        """An id that no producer has."""
+        """A producer id that is not in use."""
         return self._services.new_producer_id()
 
-    # What its followers call
+    # Called by its followers
 
     def reaches(self, node_id: int) -> bool:
         """Whether another broker is up and can be reached."""
@@ -331,13 +331,13 @@ class Broker:
         return other._inner_address(other._inner_port)
 
     def nudge(self, leader: int) -> None:
-        """Ask a leader to answer the fetch of ours that waits there."""
+        """Ask a leader to respond to the pending fetch of this broker."""
         other = self._services.brokers[leader]
         interior = self.inside.interior
         interior.send(self.node_id, leader, lambda: other.hosted.feed(self.node_id).nudge())
 
     async def wait_unconnected(self) -> None:
-        """Wait until no connection is open: clients went, and their ends were noticed.
+        """Wait until no connection is open: clients closed them, and the broker noticed.
 
         Put a timeout around it with ``asyncio.timeout``.
 
@@ -350,10 +350,10 @@ class Broker:
             async with asyncio.timeout(seconds):
                 await self._unconnected.wait()
 
-    # What channels call
+    # Called by channels
 
     def channel_opened(self, channel: Channel) -> None:
-        """A connection is there; none is taken any more while the broker leaves."""
+        """A connection was accepted; it is aborted if the broker is already down."""
         if channel.number == INNER:
             self._inner_channels[channel] = None
         else:
@@ -363,7 +363,7 @@ class Broker:
             channel.abort()
 
     def channel_closed(self, channel: Channel) -> None:
-        """A connection is gone."""
+        """A connection was closed or lost."""
         self._inner_channels.pop(channel, None)
         self._channels.pop(channel, None)
         if not self._channels:
@@ -376,12 +376,12 @@ async def _shut(servers: Sequence[Server]) -> None:
         accept_no_more(one)
     try:
         if any(isinstance(one, asyncio.Server) for one in servers):
-            await asyncio.sleep(0)  # for a connection that was accepted in this very turn
+            await asyncio.sleep(0)  # for a connection accepted in this loop iteration
     finally:
         for one in servers:
             one.close()
 
 
 _CLOSE_SECONDS = 1.0
-"""For answers on their way to clients that don't read them."""
+"""For responses in flight to clients that don't read them."""
 _POLL_SECONDS = 0.002

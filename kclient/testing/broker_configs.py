@@ -1,11 +1,11 @@
 """The configurations of brokers, by Kafka's names, and which of them matter here.
 
-Given as ``Cluster(broker_configs={"message.max.bytes": 2_000_000})``. All that Apache Kafka 4.3.0
-has are checked and described; those that the embedded cluster acts on are attributes of
-``BrokerConfig``, and the defaults of topics. An unknown name is refused: it is a typing error.
+Given as ``Cluster(broker_configs={"message.max.bytes": 2_000_000})``. All those of Apache Kafka
+4.3.0 are checked and described; those that the embedded cluster acts on are attributes of
+``BrokerConfig``, and the defaults of topics. An unknown name, such as a typing error, is refused.
 
-Two values are not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one answer is made in one
-callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms), and
+Two defaults are not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one response is made in
+one callback of the loop that the application also runs in (28 MiB took 15 to 100 ms), and
 ``group.initial.rebalance.delay.ms`` is 0 instead of 3000, as each test with a new group would wait.
 """
 
@@ -27,7 +27,7 @@ from kclient.testing.topic_configs import TopicConfig
 _BROKER = 4
 """The number of brokers among the kinds of resources."""
 ALL_DEFINITIONS = read_table(definitions.BROKER)
-"""Those included that are never described."""
+"""All definitions, including those that are never described."""
 
 DEFINITIONS: dict[str, ConfigDef] = {
     name: one for name, one in ALL_DEFINITIONS.items() if not one.internal
@@ -42,7 +42,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     **{name: same for same in _SAME for name in same},
 }
-"""Names that stand for the same, the first one that is set counts."""
+"""Names for the same setting; the first one that is set applies."""
 
 _UNITS = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -53,35 +53,36 @@ _OWN = {
     "group.initial.rebalance.delay.ms": "0",
     "log.dirs": DEFAULT_LOG_DIR,
 }
-"""What this cluster sets itself, where nothing else is given."""
+"""Values that this cluster sets itself unless others are given."""
 
 
 class BrokerConfig:
     """Checked configuration of all brokers of a cluster; a value, replaced and never edited.
 
     Attributes:
-        given: What was set for the cluster.
-        static: The same with what the cluster sets itself: a broker's properties file.
-        dynamic: What clients changed for all brokers (KIP-226).
-        stored: What they changed of single brokers, groups and other resources, by the number of
-            its kind and its name.
+        given: Configurations given to the cluster.
+        static: The same with those that the cluster sets itself: a broker's properties file.
+        dynamic: Configurations that clients set for all brokers (KIP-226).
+        stored: Configurations that they set for single brokers, groups and other resources, by
+            the number of the resource's kind and its name.
         auto_create_topics: Metadata requests may create topics.
-        partitions: Of topics that don't say.
-        replication_factor: Of topics that don't say.
-        fetch_max_bytes: Most in one fetch response.
-        groups: What the group coordinator goes by.
+        partitions: Default for new topics.
+        replication_factor: Default for new topics.
+        fetch_max_bytes: Maximum size of one fetch response.
+        groups: Settings of the group coordinator.
         session_slots: Fetch sessions per broker.
-        partition_limit: Most partitions in one answer of DescribeTopicPartitions.
+        partition_limit: Most partitions in one DescribeTopicPartitions response.
         request_max_bytes: Largest frame that is read.
-        session_timeout: Seconds after which a broker that can't reach the registry is gone.
+        session_timeout: Seconds after which a broker that can't reach the registry is fenced.
         replica_lag_time: Seconds after which a follower that is behind isn't in sync.
-        replica_fetch_wait: Seconds after which a follower hears of a high watermark at the latest.
+        replica_fetch_wait: Longest time in seconds until a follower gets a new high watermark.
         replica_fetch_backoff: Seconds between a follower's attempts.
-        replica_socket_timeout: Seconds that a follower waits for a leader which left it out.
-        cleaner_backoff_ms: How long after it grew a compacted log is looked at.
-        retention_check_ms: How long after it grew a log is looked at for what is to be cleaned.
+        replica_socket_timeout: Seconds that a follower waits for a leader that removed it from
+            the ISR, before it reconnects.
+        cleaner_backoff_ms: Delay between growth of a compacted log and the check whether to clean.
+        retention_check_ms: Delay between growth of a log and the check of its retention.
         selects_by_rack: Consumers are sent to a follower in their rack (KIP-392).
-        log_dirs: Where a broker says that its logs are.
+        log_dirs: The log directories that a broker reports.
         topic_defaults: Defaults of topic configurations.
     """
 
@@ -97,12 +98,12 @@ class BrokerConfig:
                 raise InvalidConfig(_unknown(name))
         self.static = {**_OWN, **self.given}
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
-        # With eligible leader replicas the controller keeps this one for the cluster (KIP-966).
+        # With eligible leader replicas the controller sets this one cluster-wide (KIP-966).
         self.dynamic = {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
         self._read()
 
     def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
-        """The same with these dynamic configurations of all brokers.
+        """A copy with these dynamic configurations of all brokers.
 
         Raises:
             InvalidConfig: A value that Kafka would refuse.
@@ -113,7 +114,7 @@ class BrokerConfig:
         return made
 
     def with_stored(self, kind: int, name: str, configs: Mapping[str, str]) -> BrokerConfig:
-        """The same with exactly these on a single broker, group or other resource."""
+        """A copy with exactly these on a single broker, group or other resource."""
         made = copy(self)
         made.stored = {key: one for key, one in self.stored.items() if key != (kind, name)}
         if configs:
@@ -122,7 +123,7 @@ class BrokerConfig:
         return made
 
     def of_topic_on(self, node_id: int, topic: TopicConfig) -> TopicConfig:
-        """A topic's configuration on a broker, whose own configurations may give other defaults."""
+        """A topic's configuration on a broker, which may have topic defaults of its own."""
         own = self.stored.get((_BROKER, str(node_id)))
         if own is None:
             return topic
@@ -131,7 +132,7 @@ class BrokerConfig:
             defaults = topic_defaults({**self.static, **self.dynamic, **own})
             try:
                 known = TopicConfig(topic.given, defaults)
-            except Refused:  # each can be, but not all of them together
+            except Refused:  # each is valid, but their combination is not
                 known = topic
             self._own[node_id, topic] = known
         return known
@@ -167,7 +168,7 @@ class BrokerConfig:
         self.topic_defaults = topic_defaults({**self.static, **self.dynamic})
 
     def value(self, name: str) -> Value:
-        """The value in force of any configuration."""
+        """The effective value of any configuration."""
         return self._values[name]
 
     def _int(self, name: str) -> int:
@@ -190,9 +191,9 @@ class BrokerConfig:
 
 
 def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:
-    """The defaults of topics, by their names, where a broker's configurations ``texts`` set them.
+    """Topic defaults that a broker's configurations ``texts`` set, by the topics' names for them.
 
-    What is set in hours or minutes counts where it isn't set in milliseconds.
+    A value in hours or minutes applies if there is none in milliseconds.
     """
     found = {}
     for topic_name, name in topic_configs.BROKER_SYNONYMS.items():
@@ -203,7 +204,7 @@ def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:
                 found[topic_name] = text if unit is None else _in_ms(text, unit)
                 break
     if found.get("retention.ms", "").strip().startswith("-"):
-        found["retention.ms"] = "-1"  # any negative number is none
+        found["retention.ms"] = "-1"  # any negative number means no limit
     return found
 
 

@@ -1,4 +1,4 @@
-"""``Call``: one request on its way through a broker, as handlers see it."""
+"""``Call``: the context of one request in a broker, for handlers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _FETCH = 1
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call:
-    """One request, its broker, and the cluster behind it.
+    """One request, its broker, and access to the cluster.
 
     Attributes:
-        broker: Who was asked.
+        broker: The broker that got the request.
         api_key: Kafka's number of the API.
         version: Of the API.
-        client_id: As the client calls itself.
+        client_id: Sent by the client; may be None.
         request: The decoded message.
         served: Its entry in the log of requests.
-        used_faults: Those that act on this request.
+        used_faults: Faults that already acted on this request.
     """
 
     broker: Broker
@@ -47,17 +47,17 @@ class Call:
 
     @property
     def node_id(self) -> int:
-        """Of the broker that was asked."""
+        """Of the broker that got the request."""
         return self.broker.node_id
 
     @property
     def image(self) -> MetadataImage:
-        """What that broker knows of the cluster."""
+        """The cluster metadata that the broker knows."""
         return self.broker.image
 
     @property
     def is_inner(self) -> bool:
-        """A broker of ours sent it, on the listener that is theirs."""
+        """Whether another broker sent it, on the listener for brokers."""
         return self.served.connection == INNER
 
     @property
@@ -97,7 +97,7 @@ class Call:
     def replica(
         self, topic: TopicFacts, index: int, epoch: int = -1, *, leader_only: bool
     ) -> Replica:
-        """This broker's copy of a partition, if it may answer in the epoch that is believed in.
+        """This broker's replica of a partition, if it may serve it in the leader epoch it knows.
 
         Raises:
             Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, or
@@ -118,7 +118,7 @@ class Call:
     def error_for(
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> ErrorCode | None:
-        """The code that a fault wants an entry, or the whole request, answered with."""
+        """The error code that a fault sets for an entry, or for the whole request."""
         stage = Stage.LATE_ENTRY if after else Stage.ENTRY
         if not self.broker.faults.any_at(stage):
             return None
@@ -132,13 +132,13 @@ class Call:
     def check_fault(
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> None:
-        """Raise Refused where ``error_for`` has a code."""
+        """Raise Refused if ``error_for`` returns a code."""
         code = self.error_for(topic, partition, after=after)
         if code is not None:
             raise Refused(code)
 
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
-        """(topic, partition) of what the request is about, for faults that are for some of it."""
+        """(topic, partition) of each entry of the request, for faults of certain entries."""
         yield from named_entries(self.request, self.topic_name)
         if self.api_key == _FETCH:
             session = self.broker.sessions.get(self.request.session_id)

@@ -1,9 +1,10 @@
-"""Virtual time: an event loop on which an hour of waiting takes no time, and a seed decides all.
+"""Virtual time: an event loop on which an hour of waiting takes no time, made random by a seed.
 
 ``run_virtually`` is ``asyncio.run`` on a ``VirtualLoop``. When nothing can run, its clock jumps to
-the next timer; when there is none, everybody waits for ever and ``Deadlock`` says who and where.
-It has no sockets and no threads: connections go to its ``MemoryNet``, and what is handed to an
-executor runs in a callback. Nothing in here may ask for real time or true randomness.
+the next timer; without a timer all tasks would wait for ever, and it raises ``Deadlock``, which
+names each task and where it waits. It has no sockets and no threads: connections go to its
+``MemoryNet``, and executor jobs run in callbacks. Nothing here may use real time or true
+randomness.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ from kclient.testing.memory_net import Listener, MemoryNet, checked_seed
 T = TypeVar("T")
 
 START = 1_000.0
-"""The clock's first reading, in seconds: a zero would hide those who take it for "never"."""
+"""The clock's first reading, in seconds; a 0 would hide code that takes 0 for "never"."""
 WALL_START_NS = 1_767_225_600_000_000_000
 """The wall clock's first reading: 2026-01-01, midnight UTC, in nanoseconds since the epoch."""
 JOB_SECONDS = 0.001
-"""What a job for an executor takes at most."""
+"""Longest duration of an executor job, in virtual seconds."""
 SPIN_SECONDS = 0.001
-"""Virtual time that ``max_rounds`` rounds take at least, unless something spins."""
+"""Least virtual time that ``max_rounds`` loop iterations take unless something spins."""
 EFFORT_STEP = 0.0001
-"""Seconds of work that a reading of ``effort`` stands for."""
+"""Seconds of work that each reading of ``effort`` counts for."""
 
 
 class Stuck(RuntimeError):
-    """A run on virtual time can't go on."""
+    """A run on virtual time can't continue."""
 
 
 class Deadlock(Stuck):
-    """Everybody waits and no timer is set. The text names every task and where it waits."""
+    """All tasks wait and no timer is set. The text names every task and where each waits."""
 
 
 class Livelock(Stuck):
-    """Callbacks follow one another and next to no time passes."""
+    """Callbacks schedule one another and next to no time passes."""
 
 
 class OutOfTime(Stuck):
     """The run took longer than its limit of virtual time. The text names every task.
 
-    Open clients have timers, so this is how tasks that wait for one another show beside them.
+    Open clients have timers, so with them a deadlock of other tasks raises this error instead.
     """
 
 
@@ -63,11 +64,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         seed: Of all randomness: the network's, the clients', and how long jobs take.
         limit: Virtual seconds after which ``OutOfTime`` is raised; None for no limit.
         network: Where connections go; one with the same seed by default.
-        max_rounds: Rounds of the loop in less than a millisecond after which ``Livelock`` is
+        max_rounds: Loop iterations in less than a virtual millisecond after which ``Livelock`` is
             raised.
 
     Raises:
-        InvalidArgument: A seed that is no int, or a limit that is no duration.
+        InvalidArgument: A seed that isn't an int, or a limit that isn't a duration.
 
     Attributes:
         network: As given or made here.
@@ -102,19 +103,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network = MemoryNet(seed=seed) if network is None else network
 
     def time(self) -> float:
-        """Virtual seconds; they pass only while everybody waits."""
+        """Virtual seconds; they pass only while no callback can run."""
         return self._now
 
     @property
     def _clock_resolution(self) -> float:
-        """asyncio runs timers so much early; here none, or one that is early would run for ever."""
+        """How early asyncio runs timers: 0 here, as an early timer would be set again for ever."""
         return math.ulp(self._now)
 
     @_clock_resolution.setter
     def _clock_resolution(self, value: float) -> None:
-        """The base class sets that of the machine's clock."""
+        """Ignored: the base class sets the resolution of the machine's clock."""
 
-    # What clients of kclient look for: ``clock.LoopEnvironment``
+    # Looked up by kclient's clients: ``clock.LoopEnvironment``
 
     @property
     def kclient_surroundings(self) -> VirtualLoop:
@@ -122,7 +123,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @property
     def dialer(self) -> MemoryNet:
-        """The network."""
+        """The network, which clients open their connections on."""
         return self.network
 
     def wall_ns(self) -> int:
@@ -130,7 +131,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return WALL_START_NS + round((self._now - START) * 1e9)
 
     def effort(self) -> float:
-        """Seconds of work: each reading counts as a little of it."""
+        """Seconds of work: each reading of it adds a small constant."""
         self._effort += EFFORT_STEP
         return self._effort
 
@@ -171,7 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise
 
     async def getaddrinfo(self, host: Any, port: Any, **ignored: Any) -> NoReturn:
-        """Names are the network's: see ``MemoryNet.set_name``."""
+        """Refused: the network resolves names, see ``MemoryNet.set_name``."""
         _refuse("a name look-up")
 
     async def sock_connect(self, sock: Any, address: Any) -> NoReturn:
@@ -203,15 +204,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Have the callback run when ``raise_signal`` is called."""
+        """Register the callback to run when ``raise_signal`` is called."""
         self._signals[sig] = functools.partial(callback, *args)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Have it run no more; whether there was one."""
+        """Remove the callback; return whether there was one."""
         return self._signals.pop(sig, None) is not None
 
     def raise_signal(self, sig: int) -> None:
-        """Let the service under test get a signal, such as SIGTERM; the process gets none."""
+        """Deliver a signal, such as SIGTERM, to the service under test; the process gets none."""
         if sig not in self._signals:
             raise InvalidArgument(f"sig={sig!r}: nobody has added a handler for it")
         self.call_soon(self._signals[sig])
@@ -229,7 +230,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run the job in a callback, a moment later: jobs overtake one another, by the seed."""
+        """Run the job in a callback, a moment later: the seed decides in which order jobs end."""
         future: asyncio.Future[T] = self.create_future()
         context = contextvars.copy_context()
 
@@ -246,7 +247,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_later(self.rng.uniform(0, JOB_SECONDS), run)
         return future
 
-    # What the base class asks of a loop
+    # Called by the base class
 
     def _write_to_self(self) -> None:
         pass
@@ -255,7 +256,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def idle(self, timeout: float | None) -> None:
-        """Nothing can run for ``timeout`` seconds: let them pass."""
+        """Nothing can run for ``timeout`` seconds: advance the clock."""
         if timeout is None:
             raise Deadlock(
                 "everybody waits and no timer is set (threads are not waited for):\n"
@@ -263,7 +264,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             )
         self._rounds += 1
         if self._rounds > self._max_rounds:
-            self._rounds = 0  # so that what is left can be cancelled
+            self._rounds = 0  # so that the remaining tasks can be cancelled
             raise Livelock(
                 f"{self._max_rounds} rounds and next to no time has passed; tasks:\n"
                 + "\n".join(_waiting(self))
@@ -273,10 +274,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._now >= self._rounds_since + SPIN_SECONDS:
             self._rounds, self._rounds_since = 0, self._now
         scheduled: Any = self._scheduled  # type: ignore[attr-defined]
-        # Exactly the timer's time: a sum of floats may fall short of it.
+        # Exactly the timer's time: a sum of floats may be less.
         self._now = max(self._now, scheduled[0].when())
         if self._end is not None and self._now > self._end:
-            self._end = self._now + (self._limit or 0.0)  # for what is left to be cancelled
+            self._end = self._now + (self._limit or 0.0)  # time to cancel the remaining tasks
             raise OutOfTime(
                 f"the run took more than {self._limit:g} virtual seconds; tasks:\n"
                 + "\n".join(_waiting(self))
@@ -284,7 +285,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class _Idle:
-    """Stands where a loop has its selector."""
+    """Takes the place of a loop's selector."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -305,7 +306,7 @@ def run_virtually(
 
     Args:
         main: What to run.
-        seed: Decides all that is left to chance; the same one gives the same run.
+        seed: Decides all that is random; the same seed gives the same run.
         limit: Virtual seconds that it may take; None for no limit.
         network: Where connections go; one with the same seed by default.
 
@@ -313,11 +314,11 @@ def run_virtually(
         What ``main`` returns.
 
     Raises:
-        Deadlock: Everybody waited and no timer was set.
-        Livelock: Callbacks followed one another and no time passed.
-        OutOfTime: It took longer than ``limit``. That is how a deadlock shows while clients are
-            open, whose timers go on: a limit of minutes brings it up at once.
-        InvalidArgument: ``main`` is no coroutine, or another argument can't be.
+        Deadlock: All tasks waited and no timer was set.
+        Livelock: Callbacks scheduled one another and no time passed.
+        OutOfTime: It took longer than ``limit``. A deadlock raises this error while clients are
+            open, as their timers go on: a limit of minutes reveals it at once.
+        InvalidArgument: ``main`` is not a coroutine, or another argument is invalid.
 
     Example::
 
@@ -347,7 +348,7 @@ def run_virtually(
         result = runner.run(main)
     except BaseException as error:
         error.add_note(f"on virtual time with seed={seed}, which gives the same run again")
-        with contextlib.suppress(Stuck):  # tasks that are left may be stuck, which is not the news
+        with contextlib.suppress(Stuck):  # remaining tasks may be stuck: hide no first error
             runner.close()
         raise
     runner.close()
@@ -369,7 +370,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
-    # The user's own first: those of clients wait all the time.
+    # The application's tasks first: those of clients wait all the time.
     tasks = sorted(
         asyncio.all_tasks(loop),
         key=lambda task: (task.get_name().startswith("kclient:"), task.get_name()),

@@ -1,8 +1,8 @@
 """``Cluster``: a Kafka cluster inside the process, for tests and first steps. Not for production.
 
 Brokers are real loopback sockets in the running loop, so that a client in any language may talk to
-them, or listen on a ``MemoryNet``. On the wire they are Apache Kafka 4.3; what they keep is in
-memory and gone with the cluster.
+them, or listen on a ``MemoryNet``. On the wire they are Apache Kafka 4.3; all data is in memory and
+lost with the cluster.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ from kclient.types import TopicPartition
 
 _LOOK_SECONDS = 0.001
 _IN_SYNC_SECONDS = 1.0
-"""For a broker that comes back to catch up, and no longer: the others may be down, too."""
+"""Limit for a restarted broker to catch up: it can't while the other brokers are down, too."""
 
 
 class Cluster(ClusterTopics):
     """Brokers on loopback, in this process and loop.
 
     Args:
-        brokers: How many; their node ids count from 1.
-        topic_defaults: Partitions and replicas of topics that don't say.
-        auto_create_topics: A metadata request for an unknown topic creates it, as Kafka's
-            default is; off here, since a test's typing error would make a topic.
+        brokers: Number of brokers; their node ids count from 1.
+        topic_defaults: Partitions and replicas of topics that are created without them.
+        auto_create_topics: A metadata request for an unknown topic creates it, as is Kafka's
+            default; off here, since a typing error in a test would create a topic.
         broker_configs: By Kafka's names, such as ``{"message.max.bytes": 2_000_000}``.
         racks: The rack of each broker, in order; none by default.
-        seed: Of ids and session numbers: two clusters with the same seed give the same ones.
-        clock: Of record times; the system's by default.
+        seed: Of ids and session numbers: two clusters with the same seed generate the same ones.
+        clock: Clock of record timestamps; the system's by default.
         network: Where brokers listen, as ``broker-1:9092`` and so on. By default on loopback
             sockets, or on the network of the ``VirtualLoop`` that it is started on.
-        host: Where brokers listen, and what clients are told.
-        port: Of the first broker; the next one has the next port, and so on. 0 for free ones.
+        host: Where brokers listen, and the host that clients get in Metadata responses.
+        port: Of the first broker; the next one has the next port, and so on. 0 for free ports.
 
     Raises:
-        InvalidArgument: An argument that can't be; the text names it.
-        InvalidConfig: A broker configuration that isn't known or can't be.
+        InvalidArgument: An argument is invalid; the text names it.
+        InvalidConfig: A broker configuration is unknown or invalid.
 
-    What only looks (``topics``, ``records``, ``leader``, ``isr``...) works at any time, after the
-    end too, and so do ``faults`` and ``requests``. What changes the cluster, topics or brokers
-    works while it is started, in the loop that it was started in, or while that loop stands
-    still between two runs; else it raises ClientClosed or WrongContext.
+    Methods that only read (``topics``, ``records``, ``leader``, ``isr``...) work at any time, also
+    after the end, and so do ``faults`` and ``requests``. Methods that change the cluster, topics or
+    brokers work while it is started, in the loop that it was started in, or while that loop doesn't
+    run between two runs; else they raise ClientClosed or WrongContext.
 
     Attributes:
-        faults: What goes wrong on purpose.
-        requests: What brokers were asked.
-        events: What happened inside: who is up, reigns, leads and is in sync.
+        faults: Faults to inject.
+        requests: Log of the requests that brokers got.
+        events: Log of what happened inside: changes of live brokers, controllers, leaders and ISRs.
 
     Example::
 
@@ -149,7 +149,7 @@ class Cluster(ClusterTopics):
             raise TypeError("`async with` is needed for a Cluster, or a ThreadedCluster for `with`")
 
         def __exit__(self, *error: object) -> None:
-            """Is never called, but ``with`` looks for it before it enters."""
+            """Never called, but ``with`` looks it up before it enters."""
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""
@@ -178,7 +178,7 @@ class Cluster(ClusterTopics):
         if self._services.is_open:
             self._services.check()
         self._settle()
-        async with self._turn:  # after an end that isn't over yet
+        async with self._turn:  # waits for a ``close`` in progress
             self._services.is_open = True
             try:
                 for broker in tuple(self._brokers.values()):
@@ -191,7 +191,7 @@ class Cluster(ClusterTopics):
             self._has_addresses = True
 
     def _at(self, broker: Broker) -> str:
-        """Where a new one is to listen; a network in memory names its host itself."""
+        """Where a broker is to listen; a memory network names the hosts itself."""
         return broker.address if self._services.network is None else f"port {broker.port}"
 
     def _settle(self) -> None:
@@ -210,12 +210,12 @@ class Cluster(ClusterTopics):
             services.clock.use_environment()
 
     async def close(self) -> None:
-        """Close all listeners and connections; the logs stay readable. Twice is fine.
+        """Close all listeners and connections; the logs stay readable. Closing twice is fine.
 
-        It takes two seconds at most, and that only where a client doesn't read its answers.
+        It takes two seconds at most, and only if a client doesn't read its responses.
 
         Raises:
-            BaseException: What a function raised that was given to ``faults``; brokers are closed
+            BaseException: Raised by a function that was given to ``faults``; the brokers are closed
                 all the same.
             WrongContext: It was started in another loop.
 
@@ -223,7 +223,7 @@ class Cluster(ClusterTopics):
         """
         if self._services.is_open:
             self._services.check()
-        self._services.is_open = False  # for those who are about to open something
+        self._services.is_open = False  # so that a broker about to open a listener closes it again
         async with self._turn:
             await self._end()
         await self.faults.ended()
@@ -240,7 +240,7 @@ class Cluster(ClusterTopics):
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` of every broker, those included that are down, joined with commas.
+        """``host:port`` of every broker, including those that are down, joined with commas.
 
         Raises:
             ClientClosed: It was never started.
@@ -254,16 +254,16 @@ class Cluster(ClusterTopics):
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """By node id."""
+        """The brokers, by node id."""
         return MappingProxyType(self._brokers)
 
     @property
     def cluster_id(self) -> str:
-        """As clients see it."""
+        """The cluster id, as clients see it."""
         return self._image.cluster_id
 
     async def stop(self, broker: int) -> None:
-        """Shut a broker down in order: its leaderships move, what it answered is still sent.
+        """Shut a broker down cleanly: its leaderships move, pending responses are still sent.
 
         Cancellation: it is down, but connections may still be open; call it again.
         """
@@ -271,9 +271,9 @@ class Cluster(ClusterTopics):
         await found.stop()
 
     async def crash(self, broker: int) -> None:
-        """Let a broker vanish: connections are reset and answers on their way may be lost.
+        """Crash a broker: its connections are reset, and responses in flight may be lost.
 
-        Cancellation: it is gone all the same.
+        Cancellation: the broker is down all the same.
         """
         found = self._up(broker)
         await found.crash()
@@ -282,9 +282,9 @@ class Cluster(ClusterTopics):
         """Bring a broker back, on its old port; stops it first if it is up.
 
         Args:
-            broker: Which.
-            in_sync_within: Seconds to wait until what it has is in sync again, and no longer: the
-                others may be down, too. 0 not to wait.
+            broker: Its node id.
+            in_sync_within: Longest time in seconds to wait until its replicas are in sync again;
+                they can't be if the others are down, too. 0 not to wait.
 
         Raises:
             OSError: Its port was taken meanwhile; it is down then.
@@ -299,26 +299,26 @@ class Cluster(ClusterTopics):
         await self._settled(in_sync_within, broker)
 
     async def _open(self, found: Broker, host: str | None = None, port: int | None = None) -> None:
-        """``Broker.listen``, where errors tell how to go on. Cancellation: as there."""
+        """``Broker.listen``, with a note on how to go on in errors. Cancellation: as there."""
         wanted = address_of(host or found.host, found.port if port is None else port)
         with noted(stays_down(found.node_id, wanted, found.address)):
             await found.listen(host, port)
 
     async def _settled(self, seconds: float, *brokers: int) -> None:
-        """Wait for what these have to be in sync, as long as ``seconds``. Cancellation: safe."""
+        """Wait ``seconds`` at most until the replicas of these are in sync. Cancellation: safe."""
         with contextlib.suppress(RequestTimedOut):
             await self.wait_in_sync(*brokers, timeout=seconds)
 
     async def add_broker(self, *, rack: str | None = None) -> int:
-        """One more broker, with the next node id; it has nothing until topics are made on it.
+        """Add a broker, with the next node id; it has no replicas until topics are created on it.
 
         Returns:
             Its node id.
 
         Raises:
-            OSError: Its port, the one after the others', is taken; it isn't there then.
+            OSError: Its port, the one after the others', is taken; it isn't added then.
 
-        Cancellation: it may be there, but down; ``restart`` it.
+        Cancellation: it may be added, but down; ``restart`` it.
         """
         self._services.check()
         node_id = max(self._brokers) + 1
@@ -334,14 +334,14 @@ class Cluster(ClusterTopics):
         return node_id
 
     async def remove_broker(self, broker: int) -> None:
-        """Stop a broker and forget it, as ``kafka-cluster.sh unregister`` does.
+        """Stop and unregister a broker, as ``kafka-cluster.sh unregister`` does.
 
         Raises:
-            InvalidArgument: It has replicas, which would be lost, or is the last one up. Where it
-                got some meanwhile it is down then: ``restart`` it.
+            InvalidArgument: It has replicas, which would be lost, or is the last one up. If it
+                got replicas meanwhile, it is down then: ``restart`` it.
             BrokerError: No broker could become controller; likewise.
 
-        Cancellation: it may be down and still known; call it again.
+        Cancellation: it may be down and still registered; call it again.
         """
         found = self._up(broker)
         if len(self._brokers) == 1:
@@ -350,10 +350,10 @@ class Cluster(ClusterTopics):
         if not any(one.running for one in self._brokers.values() if one is not found):
             raise InvalidArgument(f"broker {broker} is the last one that is up: restart another")
         await found.stop()
-        while found.running:  # somebody brought it back meanwhile
+        while found.running:  # restarted by another task meanwhile
             await found.stop()
         if self._brokers.get(broker) is not found:
-            return  # somebody else did it meanwhile
+            return  # removed by another task meanwhile
         self._check_bare(broker)
         with told(f"Removing broker {broker} failed"):
             self._controller().forget_broker(broker)
@@ -369,7 +369,7 @@ class Cluster(ClusterTopics):
             raise InvalidArgument(f"broker {broker} has replicas of {', '.join(has[:5])}")
 
     def _up(self, broker: int) -> Broker:
-        """A broker of a cluster that is started."""
+        """The broker, of a cluster that is started."""
         self._services.check()
         return self._broker(broker)
 
@@ -377,12 +377,12 @@ class Cluster(ClusterTopics):
         """Bring a broker back at another address, as a new machine that has its disks.
 
         Args:
-            broker: Which; it is stopped first if it is up.
+            broker: Its node id; the broker is stopped first if it is up.
             host: Where it listens then; on the same host by default.
-            port: 0 for another one that is free.
+            port: 0 for another free one.
 
         Raises:
-            OSError: That address can't be had; it is down then, at its old one.
+            OSError: That address can't be bound; it is down then, at its old one.
 
         Cancellation: it may be down then, at its old address; call it again.
         """
@@ -390,12 +390,12 @@ class Cluster(ClusterTopics):
         check_address(self._host if host is None else host, port, 1)
         await found.stop()
         if not port and self._services.network is not None:
-            port = found.port + 1  # a network in memory gives the old one again
+            port = found.port + 1  # for port 0 a memory network would choose the old one again
         await self._open(found, host, port)
         await self._settled(_IN_SYNC_SECONDS, broker)
 
     async def swap_addresses(self, one: int, other: int) -> None:
-        """Let two brokers come back, each at the address of the other.
+        """Restart two brokers, so that each has the address of the other.
 
         Raises:
             InvalidArgument: They are one and the same.
@@ -413,13 +413,13 @@ class Cluster(ClusterTopics):
         await self._open(second, *address)
         await self._settled(_IN_SYNC_SECONDS, one, other)
 
-    # Who reaches whom
+    # Reachability between brokers
 
     @acts
     def disconnect(self, one: int, other: int) -> None:
-        """Part two brokers: neither fetches from the other, or hears of it as controller.
+        """Disconnect two brokers: neither fetches from the other, or reaches it as controller.
 
-        Clients reach both, and both are in touch with the rest. Until ``reconnect``.
+        Clients reach both, and both reach all other brokers. It lasts until ``reconnect``.
 
         Raises:
             InvalidArgument: They are one and the same.
@@ -430,10 +430,10 @@ class Cluster(ClusterTopics):
 
     @acts
     def isolate(self, broker: int) -> None:
-        """Part a broker from all the others, though clients reach it: it goes on believing.
+        """Disconnect a broker from all the others; clients still reach it, and it may be stale.
 
-        After ``broker.session.timeout.ms`` the others elect new leaders for what it leads. Until
-        ``reconnect``.
+        After ``broker.session.timeout.ms`` the others elect new leaders for what it leads. It lasts
+        until ``reconnect``.
         """
         self._broker(broker)
         others = [REGISTRY, *(one for one in self._brokers if one != broker)]
@@ -441,7 +441,7 @@ class Cluster(ClusterTopics):
 
     @acts
     def reconnect(self, *brokers: int) -> None:
-        """Let two brokers, one and all the others, or without arguments all, reach each other."""
+        """Connect two brokers again, one with all the others, or without arguments all of them."""
         for one in brokers:
             self._broker(one)
         if len(set(brokers)) < len(brokers):
@@ -456,19 +456,22 @@ class Cluster(ClusterTopics):
 
     @acts
     def slow_follower(self, broker: int, seconds: float) -> Fault:
-        """Let what a broker fetches as a follower come ``seconds`` late; see ``Faults.remove``."""
+        """Make what a broker fetches as a follower arrive ``seconds`` late.
+
+        Ends with ``Faults.remove``.
+        """
         node_id = self._broker(broker).node_id
         late = seconds_of("seconds", seconds)
         return self.faults.delay("Fetch", late, times=None, replica=node_id)
 
-    # Who leads
+    # Leaders, coordinators and the controller
 
     @acts
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
-        """Elect the preferred leader, or with ``unclean`` whoever is up where nobody leads.
+        """Elect the preferred leader, or with ``unclean`` any replica that is up if there is none.
 
         Raises:
-            BrokerError: As a broker would answer ElectLeaders.
+            BrokerError: The error that a broker would respond to ElectLeaders with.
         """
         self._partition(topic, partition)
         flag("unclean", unclean)
@@ -502,21 +505,21 @@ class Cluster(ClusterTopics):
 
     @acts
     def move_controller(self) -> int:
-        """Let the controller resign; the node id of the next one, the same if it is alone."""
+        """Make the controller resign; return the node id of the next, the same if it is alone."""
         self._inside.resign()
         return self._inside.registry.holder
 
     @property
     def controller_id(self) -> int:
-        """The node id of the broker that is controller now, -1 if none is."""
+        """Node id of the broker that is the controller now, -1 if there is none."""
         return self._inside.registry.holder
 
     @property
     def controller_epoch(self) -> int:
-        """How many controllers there were."""
+        """Number of controllers that there were."""
         return self._inside.registry.epoch
 
-    # Who is in sync
+    # Replicas in sync
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
         """Node ids of the replicas that are in sync."""
@@ -537,7 +540,7 @@ class Cluster(ClusterTopics):
 
     @property
     def offline(self) -> list[TopicPartition]:
-        """Partitions that nobody leads, or whose last leader is down."""
+        """Partitions that have no leader, or whose last leader is down."""
         return [
             TopicPartition(one.topic, one.index)
             for one in self._image.partitions()
@@ -545,18 +548,18 @@ class Cluster(ClusterTopics):
         ]
 
     def statistics(self) -> Tally:
-        """What happened inside so far: elections, changes of ISRs, truncations, fences."""
+        """Counts of what happened inside: elections, changes of ISRs, truncations, fences."""
         return replace(self._inside.tally)
 
     async def wait_in_sync(self, *brokers: int, timeout: float = 10.0) -> None:
-        """Wait until all that these brokers have is in sync, or all that any broker has.
+        """Wait until all replicas of these brokers are in sync, or those of all the brokers.
 
         Args:
             brokers: Node ids; all if none is given.
             timeout: Seconds.
 
         Raises:
-            RequestTimedOut: It isn't; the text names what isn't.
+            RequestTimedOut: Some are not; the text names them.
             ClientClosed: The cluster was closed meanwhile.
 
         Cancellation: safe.
@@ -587,9 +590,9 @@ class Cluster(ClusterTopics):
     def clean(self, topic: str) -> list[CleanResult]:
         """Delete by retention, and compact, what is due in a topic's partitions; one result each.
 
-        Brokers do it by themselves when it is due; a test need not wait for that. What is asked
-        for here begins a new segment first, and compacts however little is dirty. All replicas are
-        cleaned, the results are those of the leaders'.
+        Brokers do it by themselves when it is due; a test need not wait for that. This method
+        begins a new segment first, and compacts however small the dirty part is. All replicas are
+        cleaned, and the results are those of the leaders' logs.
         """
         results = []
         for index in range(self.partition_count(topic)):

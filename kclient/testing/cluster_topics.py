@@ -1,7 +1,7 @@
-"""The topics of a ``Cluster``: what tests make of them, and what they find in their logs.
+"""The topics of a ``Cluster``: methods for tests to change them and to read their logs.
 
-``ClusterTopics`` is the part of ``Cluster`` that is about topics and partitions. It goes past the
-wire: to the controller for what is to be, and into the logs of the brokers for what is there.
+``ClusterTopics`` is the part of ``Cluster`` that is about topics and partitions. It bypasses the
+wire: changes go to the controller, and reads to the logs of the brokers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ClusterTopics:
         return self._inside.image
 
     def _controller(self) -> Controller:
-        """Who reigns. Raises Refused: NOT_CONTROLLER, as no broker is up that could."""
+        """The active controller. Raises Refused: NOT_CONTROLLER, if no broker is up that could."""
         reign = self._inside.controller
         if reign is None:
             raise Refused(
@@ -77,9 +77,9 @@ class ClusterTopics:
 
         Args:
             name: Topic name.
-            partitions: How many; None for the cluster's default.
+            partitions: Number of them; None for the cluster's default.
             replication_factor: Replicas of each; None for the cluster's default.
-            assignments: Node ids of each partition's replicas, the first one leads; in place of
+            assignments: Node ids of each partition's replicas, the first one leads; instead of
                 the two counts.
             configs: By Kafka's names, such as ``{"cleanup.policy": "compact"}``.
 
@@ -87,8 +87,8 @@ class ClusterTopics:
             ``name``.
 
         Raises:
-            InvalidArgument: Something else than what is told here.
-            BrokerError: What a broker would have answered.
+            InvalidArgument: An argument of another type or form.
+            BrokerError: The error that a broker would have responded with.
         """
         given = configs_of("configs", configs)
         spec = TopicSpec(
@@ -107,7 +107,7 @@ class ClusterTopics:
 
     @acts
     def add_partitions(self, topic: str, count: int) -> None:
-        """Bring a topic to ``count`` partitions. Raises BrokerError."""
+        """Increase a topic to ``count`` partitions. Raises BrokerError."""
         found = self._topic(topic)
         whole("count", count)
         with told(f"Growing topic {topic!r} failed"):
@@ -128,7 +128,7 @@ class ClusterTopics:
         return self._topic(name, "name").topic_id
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """The number of a topic's partitions."""
         return len(self._topic(topic).partitions)
 
     # Partitions
@@ -138,12 +138,12 @@ class ClusterTopics:
         return self._leader_of(self._partition(topic, partition))
 
     def _leader_of(self, facts: PartitionFacts) -> int:
-        """Where the last broker goes, nobody is left to write down that it led until then."""
+        """The leader if it has a session: no controller records that the last broker is down."""
         found = self._inside.registry.session_of(facts.leader)
         return NO_LEADER if found is None else facts.leader
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """The epoch of that leader."""
+        """The epoch of the partition's leader."""
         return self._partition(topic, partition).leader_epoch
 
     @acts
@@ -151,7 +151,7 @@ class ClusterTopics:
         """Make another replica the leader, with a new epoch.
 
         Raises:
-            BrokerError: ``broker`` has no replica of it, is down, or isn't in sync.
+            BrokerError: ``broker`` has no replica of the partition, is down, or isn't in sync.
         """
         self._partition(topic, partition)
         self._broker(broker)
@@ -159,15 +159,15 @@ class ClusterTopics:
             self._controller().move_leader(topic, partition, broker)
 
     def log(self, topic: str, partition: int = 0, *, broker: int | None = None) -> PartitionLog:
-        """A log, to look into: offsets, epochs, producers, batches.
+        """A log, for inspection: offsets, epochs, producers, batches.
 
         Args:
             topic: Topic name.
             partition: Of the topic.
-            broker: Whose; by default the leader's, or where nobody leads the longest one.
+            broker: The node id; by default the leader's, or without a leader the longest log.
 
         Raises:
-            BrokerError: There is none.
+            BrokerError: There is no such log.
         """
         if broker is None:
             return self._replica(topic, partition).log
@@ -178,7 +178,7 @@ class ClusterTopics:
         raise _unknown(f"{topic}-{partition} on broker {broker}")
 
     def start_offset(self, topic: str, partition: int = 0) -> int:
-        """The first offset that is there."""
+        """The first offset that the log has."""
         return self._replica(topic, partition).log.start_offset
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
@@ -186,7 +186,7 @@ class ClusterTopics:
         return self._replica(topic, partition).log.end_offset
 
     def high_watermark(self, topic: str, partition: int = 0) -> int:
-        """Readers get what lies below it: all in sync have that."""
+        """Consumers get records below it: all replicas in sync have them."""
         return self._replica(topic, partition).log.high_watermark
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
@@ -206,7 +206,7 @@ class ClusterTopics:
 
     @acts
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let a log begin at ``before_offset``, as DeleteRecords and retention do.
+        """Make a log begin at ``before_offset``, as DeleteRecords and retention do.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE.
@@ -220,17 +220,17 @@ class ClusterTopics:
 
     @acts
     def append(self, topic: str, partition: int, batches: bytes) -> int:
-        """Put v2 batches into a log unchecked, past all rules but the order of offsets.
+        """Append v2 batches to a log without any check but the order of offsets.
 
-        For what no producer could write: gaps, control batches, transactions, wrong CRCs. A batch
-        with a base offset below the log's end is moved to the end; one beyond makes a gap. All
-        that are in sync have it at once.
+        For batches that no producer could write: gaps, control batches, transactions, wrong CRCs. A
+        batch with a base offset below the log's end is moved to the end; one beyond makes a gap.
+        All replicas in sync have it at once.
 
         Returns:
             Base offset of the first batch.
 
         Raises:
-            InvalidArgument: ``batches`` isn't one or more whole batches of format v2.
+            InvalidArgument: ``batches`` is not one or more whole batches of format v2.
         """
         whole_batches = _split(batches)
         facts = self._partition(topic, partition)
@@ -261,7 +261,7 @@ class ClusterTopics:
         return [one for one in found if one is not None]
 
     def _replica(self, topic: str, index: int) -> Replica:
-        """The leader's, or that of the longest log."""
+        """The leader's replica, or the one with the longest log."""
         facts = self._partition(topic, index)
         found = self._replicas(topic, index)
         if not found:
@@ -283,7 +283,7 @@ class ClusterTopics:
 
 
 def _split(batches: bytes) -> list[memoryview]:
-    """The batches of a test, which must be whole."""
+    """Split the bytes that a test gave into batches, which must be whole."""
     if not isinstance(batches, bytes | bytearray | memoryview):
         raise InvalidArgument(f"batches={batches!r} must be the bytes of v2 batches")
     try:
@@ -304,7 +304,7 @@ def _unknown(what: str) -> Exception:
 
 @contextlib.contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Raise for what is refused what a client would have been told."""
+    """Turn a Refused into the BrokerError that a client would have got."""
     try:
         yield
     except Refused as refused:

@@ -1,11 +1,11 @@
-"""Compaction of batches: of each key the last record stays.
+"""Compaction of batches: it keeps the last record of each key.
 
 Two passes over a log: the first notes the last offset of each key among the dirty records, the
-second keeps what no later record replaces. A batch without records stays where it holds the last
-sequence of a producer, or the end of what was cleaned. A batch keeps its base offset, last offset,
-producer and sequence; the records that stay keep their offsets and times. Tombstones give a batch
-its delete horizon (KIP-534): the time from which they may go, kept where the base timestamp is.
-Transactions are left as they are. Used by ``log_cleaner.py``, which says from where to where.
+second drops each record that a later one replaces. A batch without records stays if it holds the
+last sequence of a producer, or the end of the cleaned range. A batch keeps its base offset, last
+offset, producer and sequence; the records that stay keep their offsets and timestamps. Tombstones
+give a batch its delete horizon (KIP-534): the time from which they may be removed, stored in the
+base timestamp. Transactions are left as they are. Used by ``log_cleaner.py``, which sets the range.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Round(NamedTuple):
     """One run over a log.
 
     Attributes:
-        first_dirty: What lies below was compacted before.
+        first_dirty: Offsets below it were compacted before.
         end: Nothing from this offset on is touched.
         now_ms: The time, which is compared with delete horizons.
-        delete_retention_ms: How far a new delete horizon is away.
-        producers: Whose last batches stay.
+        delete_retention_ms: Time until a new delete horizon.
+        producers: The producers whose last batches stay.
     """
 
     first_dirty: int
@@ -58,21 +58,21 @@ class _Record(NamedTuple):
     timestamp: int
     key: bytes | None
     is_tombstone: bool
-    """It has no value."""
+    """The record has no value."""
     tail: bytes
-    """From the key's length on, as it is stored."""
+    """The stored bytes from the key's length on."""
 
 
 def compact(batches: Sequence[StoredBatch], run: Round) -> list[StoredBatch]:
-    """What is left of the batches of a log that lie below ``run.end``.
+    """Return the batches of a log below ``run.end`` that remain after compaction.
 
     Args:
         batches: From the first of the log to the last one below ``run.end``.
-        run: What and when.
+        run: The range, the time and the limits.
 
     Raises:
-        CorruptRecord: A batch is not what it should be; nothing was changed.
-        DecompressionFailed: One can't be inflated here.
+        CorruptRecord: A batch is malformed; nothing was changed.
+        DecompressionFailed: A batch can't be inflated.
         CodecUnavailable: Its codec's package is missing.
     """
     latest = {
@@ -91,7 +91,7 @@ def _is_kept(batch: StoredBatch) -> bool:
 
 
 def _cleaned(batch: StoredBatch, run: Round, latest: dict[bytes, int]) -> StoredBatch | None:
-    """What is left of a batch; None where nothing is."""
+    """The batch with the records that remain; None if it is removed."""
     horizon = delete_horizon(batch)
     tombstones_stay = horizon is None or run.now_ms < horizon
     records = _records_of(batch)
@@ -110,7 +110,7 @@ def _cleaned(batch: StoredBatch, run: Round, latest: dict[bytes, int]) -> Stored
 
 
 def _must_stay(batch: StoredBatch, run: Round) -> bool:
-    """Whether the batch tells something even without records."""
+    """Whether the batch must stay even without records."""
     if batch.next_offset == run.end:
         return True
     state = run.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -122,7 +122,7 @@ def _must_stay(batch: StoredBatch, run: Round) -> bool:
 
 
 def delete_horizon(batch: StoredBatch) -> int | None:
-    """Milliseconds from when the batch's tombstones may go; None if it has none yet."""
+    """Wall-clock milliseconds from which its tombstones may be removed; None if not set yet."""
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON_BIT else None
 
 
@@ -157,7 +157,7 @@ def _with_records(batch: StoredBatch, kept: Sequence[_Record], horizon: int | No
     base_timestamp = kept[0].timestamp if horizon is None else horizon
     body = bytearray()
     for record in kept:
-        inner = bytearray(1)  # attributes, which no record has
+        inner = bytearray(1)  # record attributes, unused
         put_varint(inner, record.timestamp - base_timestamp)
         put_varint(inner, record.offset - batch.base_offset)
         inner += record.tail
@@ -176,7 +176,7 @@ def _with_records(batch: StoredBatch, kept: Sequence[_Record], horizon: int | No
 
 
 def _without_records(batch: StoredBatch) -> StoredBatch:
-    """Its header alone: what tells of a producer's last sequence, or where the log ends."""
+    """The header alone: it keeps a producer's last sequence, or the end of the cleaned range."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     return _encoded(batch, b"", attributes, _NO_TIMESTAMP, batch.max_timestamp, 0)
 

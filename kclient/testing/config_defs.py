@@ -1,8 +1,8 @@
 """Kafka's configuration values: their kinds and limits.
 
-The definitions come from ``config_tables``; ``topic_configs.py`` and ``broker_configs.py`` say
-what those of topics and brokers mean here. Values are kept as the strings that clients give;
-``parse`` gives the Python value and ``as_text`` Kafka's way to show it.
+The definitions come from ``config_tables``; ``topic_configs.py`` and ``broker_configs.py`` define
+what those of topics and brokers mean here. Values are kept as the strings that clients send;
+``parse`` returns the Python value and ``as_text`` Kafka's text form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ITEMS = {
     "voters": re.compile(r"\d+@[^:]+:\d+"),
     "servers": re.compile(r".*?\[?([0-9a-zA-Z\-%._:]*)\]?:[0-9]+"),
 }
-"""What each item of a list must be, by the rule of the list."""
+"""The pattern of each item of a list, by the rule of the list."""
 _RESET = re.compile(
     r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"
 )
@@ -42,12 +42,12 @@ class ConfigDef:
     high: float | None = None
     choices: tuple[str, ...] = ()
     or_value: int | None = None
-    """A number that is allowed beside those from ``low`` to ``high``."""
+    """A number that is allowed in addition to those from ``low`` to ``high``."""
     rule: str = ""
-    """What else is checked: ``filled`` (not empty), ``any case`` (of the choices), ``replicas``,
+    """An additional check: ``filled`` (not empty), ``any case`` (of the choices), ``replicas``,
     ``voters``, ``servers`` or ``reset``."""
     mode: str = "d"
-    """How it may change: r not at all, b per broker, c for all brokers, d freely."""
+    """How it may be updated: r read-only, b per broker, c for all brokers, d at any level."""
     internal: bool = False
     """Never described."""
     broker_name: str | None = None
@@ -55,7 +55,7 @@ class ConfigDef:
 
     @property
     def is_sensitive(self) -> bool:
-        """Its value is never told."""
+        """Whether responses leave out its value."""
         return self.kind == "PASSWORD"
 
     def parse(self, text: str) -> Value:

@@ -1,8 +1,8 @@
-"""What DescribeConfigs shows: values, where each comes from, and the synonyms behind it.
+"""Contents of DescribeConfigs responses: values, their sources and their synonyms.
 
-A value of a broker comes from the first of: what was set for this broker, for all brokers, in its
-properties file, Kafka's default. Topics and groups look through to the broker's configuration of
-another name. Rules only, fed by the handler.
+A value of a broker comes from the first of: the setting for this broker, the one for all brokers,
+its properties file, Kafka's default. Topics and groups fall back to the broker's configuration of
+another name. Pure functions, called by the handler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kclient.testing.topic_configs import TopicConfig
 
 
 class Resource(enum.IntEnum):
-    """What has configurations, as on the wire."""
+    """Kinds of resources with configurations, as on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -29,7 +29,7 @@ class Resource(enum.IntEnum):
 
 
 class Source(enum.IntEnum):
-    """Where a value comes from, as on the wire."""
+    """Sources of a value, as on the wire."""
 
     TOPIC = 1
     BROKER = 2
@@ -42,7 +42,7 @@ class Source(enum.IntEnum):
 
 
 _KINDS = "BOOLEAN STRING INT SHORT LONG DOUBLE LIST CLASS PASSWORD".split()
-"""As on the wire: the first one is 1."""
+"""In the order of their numbers on the wire, from 1."""
 UNKNOWN_KIND = 0
 
 GROUP_DEFINITIONS = read_table(definitions.GROUP)
@@ -54,11 +54,11 @@ _DYNAMIC_ONLY = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 DYNAMIC_ONLY = {name: ConfigDef(name, "LONG", None, low=0, mode="c") for name in _DYNAMIC_ONLY}
-"""Configurations of brokers that no properties file can have."""
+"""Configurations of brokers that can't be set in a properties file."""
 
 
 class Synonym(NamedTuple):
-    """One place that a value could come from."""
+    """One possible source of a value."""
 
     name: str
     value: str | None
@@ -70,7 +70,7 @@ class Described(NamedTuple):
 
     name: str
     value: str | None
-    """None where there is none, or it must not be told."""
+    """None if there is none, or if it is sensitive."""
     source: Source
     kind: int
     read_only: bool
@@ -79,7 +79,7 @@ class Described(NamedTuple):
 
 
 class BrokerLayers(NamedTuple):
-    """What one broker's configuration is made of.
+    """The layers of one broker's configuration.
 
     Attributes:
         own: Set by clients for this broker.
@@ -92,7 +92,7 @@ class BrokerLayers(NamedTuple):
     static: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """The text in force, None where nothing is set and there is no default."""
+        """The effective text, None if it is not set and has no default."""
         for layer in self:
             if name in layer:
                 return layer[name]
@@ -100,7 +100,7 @@ class BrokerLayers(NamedTuple):
         return None if definition is None else definition.default
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All places that the value of ``name`` could come from, the one in force first."""
+        """All possible sources of the value of ``name``, the effective one first."""
         names = broker_configs.SYNONYMS.get(name, (name,))
         layers = zip(self, (Source.BROKER, Source.ALL_BROKERS, Source.STATIC_BROKER), strict=True)
         found = [
@@ -130,13 +130,13 @@ def describe_topic(config: TopicConfig, layers: BrokerLayers) -> list[Described]
         if name in config.given:
             synonyms.insert(0, Synonym(name, value, Source.TOPIC))
         elif name in defaults:
-            value = _shown(one, defaults[name])  # this broker's may be another than the others'
+            value = _shown(one, defaults[name])  # may differ between brokers
         found.append(_described(one, value, synonyms))
     return found
 
 
 def describe_broker(layers: BrokerLayers) -> list[Described]:
-    """All configurations of a broker, and what clients set under other names."""
+    """All configurations of a broker, and those that clients set under unknown names."""
     rows = []
     for name, one in broker_configs.DEFINITIONS.items():
         text = layers.text(name)
@@ -152,7 +152,7 @@ def describe_broker(layers: BrokerLayers) -> list[Described]:
 
 
 def describe_all_brokers(common: Mapping[str, str]) -> list[Described]:
-    """What clients set for all brokers."""
+    """Configurations that clients set for all brokers."""
     rows = []
     for name, text in common.items():
         synonyms = [Synonym(name, text, Source.ALL_BROKERS)]
@@ -183,7 +183,7 @@ def describe_group(given: Mapping[str, str], layers: BrokerLayers) -> list[Descr
 
 
 def describe_client_metrics(given: Mapping[str, str]) -> list[Described]:
-    """All configurations of a subscription of metrics."""
+    """All configurations of a client metrics subscription."""
     rows = []
     for name, one in CLIENT_METRICS_DEFINITIONS.items():
         value = _shown(one, given.get(name, one.default or ""))
@@ -217,7 +217,7 @@ def _described(
 
 
 def _other(name: str, synonyms: list[Synonym]) -> Described:
-    """A name that no properties file has: its value may be a secret."""
+    """A configuration with an unknown name: its value may be a secret."""
     one = DYNAMIC_ONLY.get(name)
     if one is not None:
         return _described(one, synonyms[0].value, synonyms)
@@ -231,5 +231,5 @@ def _hidden(synonyms: Iterable[Synonym]) -> list[Synonym]:
 def _shown(one: ConfigDef, text: str) -> str | None:
     try:
         return as_text(one.parse(text))
-    except Refused:  # a value of the broker that is no value of a group's
+    except Refused:  # a value of the broker that is not valid for a group
         return text

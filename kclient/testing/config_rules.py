@@ -1,8 +1,8 @@
-"""How configurations are altered (KIP-339, KIP-226): what may be, and what may not.
+"""Rules for altering configurations (KIP-339, KIP-226).
 
-The broker that is asked looks at nulls and repeated names, and at the configurations of brokers;
-the controller applies the operations and looks at the whole that comes out. Rules only:
-``handlers/configs.py`` brings what is set now and keeps what comes out.
+The broker that gets the request checks nulls and repeated names, and the configurations of brokers;
+the controller applies the operations and checks the result as a whole. Pure functions:
+``handlers/configs.py`` passes in the current configurations and stores the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kclient.testing.refused import Refused, bad_config, bad_request
 
 
 class Operation(enum.IntEnum):
-    """What becomes of a configuration."""
+    """Operations on a configuration."""
 
     SET = 0
     DELETE = 1
@@ -48,7 +48,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Raise Refused where names are repeated, or a value is missing."""
+    """Raise Refused if names are repeated, or a value is missing."""
     if len({one.name for one in changes}) != len(changes):
         raise bad_request("A configuration is named twice.")
     for name, operation, value in changes:
@@ -57,7 +57,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_node(name: str, node_id: int) -> None:
-    """Raise Refused unless ``name`` is the broker that is asked."""
+    """Raise Refused unless ``name`` is the id of the broker that got the request."""
     if not re.fullmatch(r"[+-]?\d{1,10}", name) or int(name) != node_id:
         raise bad_request(f"This is broker {node_id}, not {name!r}.")
 
@@ -68,7 +68,7 @@ def check_node(name: str, node_id: int) -> None:
 def altered(
     resource: Resource, changes: Sequence[Change], current: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is set after incremental changes, as the controller makes it."""
+    """The configurations after incremental changes, as the controller computes them."""
     known = {
         Resource.TOPIC: topic_configs.ALL_DEFINITIONS,
         Resource.BROKER: broker_configs.ALL_DEFINITIONS,
@@ -109,7 +109,7 @@ def _combined(old: str | None, value: str, operation: int) -> str:
 
 
 def check_broker_operations(changes: Sequence[Change]) -> None:
-    """Raise Refused for operations that the configurations of brokers don't have."""
+    """Raise Refused for operations that are unknown or don't apply to a broker configuration."""
     for name, operation, _ in changes:
         if operation not in tuple(Operation):
             raise bad_request(f"There is no operation {operation}.")
@@ -118,10 +118,10 @@ def check_broker_operations(changes: Sequence[Change]) -> None:
 
 
 def check_broker(new: Mapping[str, str], *, for_all: bool) -> None:
-    """Raise Refused unless a broker, or all of them, may have exactly these dynamic ones.
+    """Raise Refused unless these are a valid set of dynamic configurations of a broker, or all.
 
-    Of how they go with each other only what they are to topics counts: the rest changes nothing
-    here.
+    Consistency between them is checked only for defaults of topics: other combinations have no
+    effect here.
     """
     for name in new:
         one = _known(name)
@@ -144,7 +144,7 @@ def _known(name: str) -> ConfigDef | None:
 def check_min_isr(
     names: Iterable[str], current: Mapping[str, str], new: Mapping[str, str], *, for_all: bool
 ) -> None:
-    """Raise Refused where eligible leader replicas (KIP-966) need ``min.insync.replicas``."""
+    """Raise Refused if eligible leader replicas (KIP-966) need ``min.insync.replicas``."""
     if for_all:
         if _MIN_ISR in current and _MIN_ISR not in new:
             raise bad_config(f"{_MIN_ISR} of the cluster can't be removed.")
@@ -156,7 +156,7 @@ def check_min_isr(
 
 
 def check_group(name: str, new: Mapping[str, str]) -> None:
-    """Raise Refused unless a group may have exactly these."""
+    """Raise Refused unless these are a valid set of configurations of a group."""
     if not name:
         raise bad_request("A group needs a name.")
     for key, text in new.items():
@@ -166,7 +166,7 @@ def check_group(name: str, new: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(name: str, new: Mapping[str, str]) -> None:
-    """Raise Refused unless a subscription may have exactly these."""
+    """Raise Refused unless these are a valid set of configurations of a subscription."""
     if not name:
         raise bad_request("A subscription of metrics needs a name.")
     for key, text in new.items():

@@ -1,9 +1,9 @@
-"""One client's connection to a broker: frames in, answers out, in order.
+"""One client's connection to a broker: frames in, responses out, in order.
 
-A request is served when the one before it was answered and the answer has left, as in Kafka: while
-one waits (a fetch without data, a fault, a client that doesn't read), what comes behind it is kept,
+A request is served once the response to the previous one was sent, as in Kafka: while a request
+waits (a fetch without data, a fault, a client that doesn't read), bytes that follow are buffered,
 up to a bound. No task and no timer per request; ``Channel`` owns its ``Inlet``, its ``Outlet`` and
-at most two ``Deferred``, and lets go of them when it is lost.
+at most two ``Deferred``, which it cancels when the connection is lost.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 _PENDING_BYTES = 256 << 10
-"""Read ahead while a request waits; the socket is read at all so that its end is noticed."""
+"""Limit for reading ahead while a request waits; it reads at all to notice a closed socket."""
 _SIZE_FIELD = 4
 _TURN_FRAMES = 64
-"""Served in one callback; others have their turn before the next ones."""
+"""Most requests served in one callback; other callbacks run before the next ones."""
 _WRITE_BYTES = 256 << 10
-"""Handed to the transport at once: what it can't send it copies, so not all of a large answer."""
+"""Most bytes passed to the transport at once: it copies what it can't send of a large response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
-"""SO_LINGER of a socket that is reset when it is closed."""
+"""SO_LINGER value with which closing a socket resets the connection."""
 
 
 class Outlet:
-    """Bytes that leave, in order.
+    """The write side of a connection: sends bytes in order.
 
     Attributes:
-        clogged: The transport, or this, holds more than it should.
+        clogged: The transport's buffer is full, or bytes are queued here.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class Outlet:
         self.clogged = False
 
     def open(self, transport: asyncio.Transport) -> None:
-        """Begin."""
+        """The connection is open: begin to send."""
         self._transport = transport
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost: drop queued bytes."""
         self._transport = None
         self._queue.clear()
 
@@ -77,16 +77,16 @@ class Outlet:
         self._write_on()
 
     def pause(self) -> None:
-        """The transport has enough."""
+        """The transport's buffer is full."""
         self._paused = self.clogged = True
 
     def resume(self) -> None:
-        """The transport takes more."""
+        """The transport accepts more bytes."""
         self._paused = False
         self._write_on()
 
     def finish(self) -> None:
-        """Close when all that was written is sent."""
+        """Close once all bytes written so far are sent."""
         self._ending = True
         if not self._queue and self._transport is not None:
             self._transport.close()
@@ -132,10 +132,10 @@ class Channel(asyncio.BufferedProtocol):
         self._serving = False
         self._turn: asyncio.Handle | None = None
 
-    # What the transport calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's isn't a subclass
         self._out.open(self._transport)
         self._broker.channel_opened(self)
 
@@ -171,29 +171,29 @@ class Channel(asyncio.BufferedProtocol):
         self._out.resume()
         self._go_on()
 
-    # What the broker calls
+    # Called by the broker
 
     def abort(self) -> None:
-        """Cut the connection, whatever is in the air."""
+        """Abort the connection, whatever is in flight."""
         self._deaf = True
         self._let_go()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Send what is answered already, then close; a request that waits gets no answer."""
+        """Send pending responses, then close; a request that waits gets no response."""
         self._deaf = True
         self._let_go()
         self._out.finish()
 
-    # What faults call
+    # Called by faults
 
     def write(self, data: bytes | bytearray) -> None:
-        """Send bytes behind those sent before."""
+        """Send bytes after those sent before."""
         self._out.write(data)
 
     def cut(self, reset: bool) -> None:
-        """End the connection behind what was written, or reset it."""
+        """Close the connection after the bytes written so far, or reset it."""
         if reset:
             self._deaf = True
             self._let_go()
@@ -202,7 +202,7 @@ class Channel(asyncio.BufferedProtocol):
             self.close()
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """A timer; returns what cancels it."""
+        """Set a timer; return the function that cancels it."""
         return self._broker.call_later(seconds, callback).cancel
 
     # Reading
@@ -241,7 +241,7 @@ class Channel(asyncio.BufferedProtocol):
             return None
 
     def _is_cut(self, begun: tuple[memoryview, int] | None) -> bool:
-        """Whether a fault ends the connection when so much of a request is there."""
+        """Whether a fault ends the connection after as many bytes of a request as were read."""
         if begun is None:
             return False
         start, size = begun
@@ -292,7 +292,7 @@ class Channel(asyncio.BufferedProtocol):
         *,
         gated: bool = True,
     ) -> None:
-        """Take a request past the faults of a stage, if it is ``gated``, and on to what follows."""
+        """Apply the faults of a stage, if ``gated``, then continue with the next stage."""
         fault = None
         if gated and self._set_faults:
             fault = next(self._faults.acting(stage, call), None)
@@ -354,7 +354,7 @@ class Channel(asyncio.BufferedProtocol):
         return timed
 
     def _fail(self, call: Call) -> None:
-        """A defect of ours."""
+        """Log a defect of the embedded cluster, and abort."""
         logger.exception(
             "broker=%d failed to serve api=%d v=%d", call.node_id, call.api_key, call.version
         )
@@ -374,15 +374,15 @@ class Channel(asyncio.BufferedProtocol):
         deferred.then(arrived)
 
     def _go_on(self) -> None:
-        """Serve what came meanwhile, and read on."""
+        """Serve the frames that came meanwhile, and continue reading."""
         if not self._busy and not self._deaf and not self._out.clogged:
             self._resume()
             self._serve_frames()
 
-    # Answering
+    # Responding
 
     def _reply(self, call: Call, answer: Answer | None) -> None:
-        """Answer as the faults want it."""
+        """Send the response, as changed by faults."""
         changed: Answer | Failed | None = answer
         if answer is not None and self._set_faults:
             changed = self._faults.changed(call, answer)
@@ -415,7 +415,7 @@ class Channel(asyncio.BufferedProtocol):
         except Exception as error:
             self._fail(call)
             if not ours:
-                self._faults.failed(error)  # it may be a test that made this answer
+                self._faults.failed(error)  # a test may have made this response
             return None
         return frame
 

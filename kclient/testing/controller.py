@@ -1,9 +1,9 @@
-"""``Controller``: one reign over the cluster's metadata, from claim to end.
+"""``Controller``: the controller of one epoch, which changes the cluster's metadata.
 
-It takes what brokers ask for, makes the next image, writes it into the registry under its epoch and
-sends it to all brokers. Once the registry has refused it, or it can't reach the registry, it
-changes nothing. Elections are ``elections.py``'s. Used by ``inside.py`` and, for what clients ask
-for, by the handlers. No waiting, no clock.
+For each change it makes the next image, writes it to the registry under its epoch and sends it to
+all brokers. Once the registry has refused a write, or while it can't reach the registry, it changes
+nothing. ``elections.py`` has the rules of elections. Used by ``inside.py`` and, for requests of
+clients, by the handlers. No waiting, no clock.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader wants to be in sync from now on.
+    """The new ISR of a partition, requested by its leader.
 
     Attributes:
-        leader_epoch: In which it leads.
-        partition_epoch: Of the facts that it changes.
-        isr: Those in sync.
+        leader_epoch: Epoch of the leader.
+        partition_epoch: Epoch of the facts that it changes.
+        isr: Node ids of the replicas in sync.
     """
 
     topic: str
@@ -49,15 +49,15 @@ class IsrChange:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened under all controllers of a cluster.
+    """Counts of what happened under all controllers of a cluster.
 
     Attributes:
         elections: Leaders of partitions that were elected.
         unclean_elections: Those of them from outside the ISR.
-        isr_shrinks: Times that replicas were taken out of an ISR.
-        isr_expands: Times that one was taken in.
-        fences: Requests that were refused because their epoch was over.
-        truncations: Times that a follower threw away what its leader doesn't have.
+        isr_shrinks: Times that replicas were removed from an ISR.
+        isr_expands: Times that a replica was added to one.
+        fences: Requests that were refused because their epoch was stale.
+        truncations: Times that a follower removed records that its leader doesn't have.
     """
 
     elections: int = 0
@@ -70,16 +70,16 @@ class Tally:
 
 @dataclass(eq=False, repr=False)
 class Controller:
-    """One reign.
+    """The controller of one epoch.
 
     Args:
-        node_id: Whose.
-        epoch: That the registry gave it.
-        registry: Where images are kept.
+        node_id: Of the broker that is controller.
+        epoch: Assigned by the registry.
+        registry: Stores the images.
         rng: Of topic ids.
         tally: To count in.
         publish: Sends an image to all brokers.
-        reaches_registry: Whether it can write at all.
+        reaches_registry: Whether it can reach the registry.
     """
 
     node_id: int
@@ -92,10 +92,10 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest one.
+        """The newest image.
 
         Raises:
-            Refused: NOT_CONTROLLER, as another one reigns, or nobody can tell.
+            Refused: NOT_CONTROLLER: it was replaced, or can't reach the registry.
         """
         self._check()
         return self._registry.image
@@ -115,12 +115,15 @@ class Controller:
         self._publish(self, written)
 
     def announce(self) -> None:
-        """Take in who is gone, and tell all who reigns: at first, and after it was cut off."""
+        """Mark brokers without a session as down and announce the controller to all brokers.
+
+        Called at the beginning of the epoch, and when reachability changes.
+        """
         image = self.image
         sessions = self._registry.sessions
         gone = [one for one in image.brokers.values() if one.alive]
         gone = [one for one in gone if sessions.get(one.node_id) != one.epoch]
-        for facts in gone:  # all of them first, so that none of them is elected
+        for facts in gone:  # mark all of them first, so that none of them is elected
             image = image.with_broker(replace(facts, alive=False))
         for facts in gone:
             image = self._without(image, facts.node_id)
@@ -130,7 +133,7 @@ class Controller:
     # Brokers
 
     def broker_up(self, facts: BrokerFacts) -> None:
-        """A broker has a new session; it leads what only it can lead."""
+        """A broker has a new session; partitions without a leader may elect it."""
         image = self.image
         was = image.brokers.get(facts.node_id)
         if was is not None and was.alive:
@@ -147,7 +150,7 @@ class Controller:
         self._commit(image.with_partitions(changed) if changed else image)
 
     def broker_down(self, node_id: int) -> None:
-        """A broker has no session any more: others in sync lead what it led."""
+        """A broker has no session any more: other replicas in sync take over its leaderships."""
         image = self.image
         was = image.brokers.get(node_id)
         if was is not None and was.alive:
@@ -189,7 +192,7 @@ class Controller:
         return topic
 
     def add_partitions(self, topic: str, assignments: Sequence[Sequence[int]]) -> None:
-        """One more partition per assignment, each with a replica that is up."""
+        """Add one partition per assignment, each with a replica that is up."""
         image = self.image
         found = image.topics[topic]
         more = _partitions(image, topic, len(found.partitions), assignments)
@@ -201,7 +204,7 @@ class Controller:
         self._commit(image.without_topic(image.topics[topic.name]))
 
     def set_topic_configs(self, configs: Mapping[str, TopicConfig]) -> None:
-        """Other configurations of topics, which were checked."""
+        """Set the configurations of topics, which were checked."""
         image = self.image
         topics = []
         for name, config in configs.items():
@@ -211,7 +214,7 @@ class Controller:
         self._commit(image.with_topics(*topics))
 
     def set_broker_config(self, config: BrokerConfig) -> None:
-        """Another configuration of the brokers, which was checked; topics go by it at once."""
+        """Set the configuration of the brokers, which was checked; it affects topics at once."""
         same = config.topic_defaults == self.image.config.topic_defaults
         image = replace(self.image, config=config)
         topics = []
@@ -227,9 +230,9 @@ class Controller:
     # Partitions
 
     def alter_isr(self, node_id: int, changes: Iterable[IsrChange]) -> list[ErrorCode]:
-        """What a leader wants to be in sync; one code for each change.
+        """Apply ISR changes requested by a leader; return one code for each.
 
-        Refused are those of an epoch that is over, and replicas that are down.
+        Changes of a stale epoch, and those that add replicas that are down, are refused.
         """
         image = self.image
         accepted: list[PartitionFacts] = []
@@ -268,10 +271,10 @@ class Controller:
         self._elect(image, facts, elections.lead(facts, node_id))
 
     def elect(self, topic: str, index: int, *, unclean: bool) -> None:
-        """Elect the preferred leader, or with ``unclean`` whoever is up where nobody leads.
+        """Elect the preferred leader, or with ``unclean`` any replica that is up if there is none.
 
         Raises:
-            Refused: As Kafka's controller says no.
+            Refused: With the code of Kafka's controller.
         """
         image = self.image
         facts = image.partition(topic, index)

@@ -1,6 +1,6 @@
-"""``Deferred``: an answer that comes later, without a task. ``Alarm``: a timer that is set again.
+"""``Deferred``: a response that comes later, without a task. ``Alarm``: a restartable timer.
 
-A handler that has to wait (a fetch with nothing to give, a request that a fault holds back)
+A handler that has to wait (a fetch without data, a request that a fault holds back)
 returns one; the connection takes its value when it comes and reads no further request until then.
 """
 
@@ -17,7 +17,7 @@ class Deferred(Generic[T]):
     """A value for one listener, now or later; it can be abandoned.
 
     Args:
-        abandon: Called once, on completion or cancellation, to let go of timers and listeners.
+        abandon: Called once, on completion or cancellation, to release timers and listeners.
 
     Attributes:
         draft: What the value will be unless something else happens, where that is known.
@@ -38,14 +38,14 @@ class Deferred(Generic[T]):
         return self._done
 
     def complete(self, value: T) -> None:
-        """Give the value; does nothing if it was given or cancelled before."""
+        """Set the value; does nothing if it was set or cancelled before."""
         if self._finish():
             self._value.append(value)
             if self._listener is not None:
                 self._listener(value)
 
     def cancel(self) -> None:
-        """The value is not wanted any more."""
+        """The value is not needed any more."""
         self._finish()
 
     def then(self, listener: Callable[[T], None]) -> None:
@@ -65,11 +65,11 @@ class Deferred(Generic[T]):
 
 
 class Alarm:
-    """One timer, which may be set again once it rang or was cancelled.
+    """One timer, which may be set again once it fired or was cancelled.
 
     Args:
         call_later: Starts a timer.
-        ring: Called when the time is over.
+        ring: Called when the timer fires.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Alarm:
 
     @property
     def is_set(self) -> bool:
-        """It will ring."""
+        """Whether the timer is pending."""
         return self._timer is not None
 
     def set(self, seconds: float) -> None:
-        """Ring in so many seconds, and not when it would have before."""
+        """Fire in ``seconds``; replaces a pending timer."""
         self.cancel()
         self._timer = self._call_later(max(seconds, 0.0), self._over)
 
     def cancel(self) -> None:
-        """Don't ring."""
+        """Cancel the timer if it is pending."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

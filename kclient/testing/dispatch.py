@@ -1,8 +1,8 @@
 """From the bytes of a request to its handler, and from a response to bytes.
 
-Which APIs are served is said by ``HANDLERS``, their versions are in ``api_names.py``, and a broker
-may be made to serve fewer. What is not served ends the connection, as in Kafka, but for
-ApiVersions, which has an answer for versions to come (KIP-511).
+``HANDLERS`` lists the APIs that are served, ``api_names.py`` their versions, and a broker may be
+set to serve fewer. A request that is not served closes the connection, as in Kafka, except for
+ApiVersions, which has an error response for unknown versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _REQUEST_START = struct.Struct(">hhi")
 _RESPONSE_START = struct.Struct(">ii")
 _PAST_THE_END = "(end)"
-"""What the decoder names as the field when only bytes after the message are wrong."""
+"""The field that the decoder names if there are bytes after the message."""
 _SIZE = struct.Struct(">i")
 
 Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Any] | None"]
@@ -77,14 +77,14 @@ HANDLERS: dict[int, Handle] = {
     75: metadata.describe_topic_partitions,
     76: membership.share_group_heartbeat,
 }
-"""By Kafka's number of the API."""
+"""The handler of each API, by Kafka's number."""
 
 
 class Unserved(Exception):
-    """A request that no handler gets.
+    """A request of an API or version that is not served.
 
     Attributes:
-        answer: A frame to send; None where the connection is to be closed.
+        answer: A frame to send; None if the connection is to be closed.
     """
 
     def __init__(self, why: str, answer: bytearray | None = None) -> None:
@@ -96,7 +96,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
     """Decode a request and note it in the log.
 
     Raises:
-        Unserved: Another API or version.
+        Unserved: Its API or version is not served.
         KafkaError: It is malformed.
     """
     if len(frame) < _REQUEST_START.size:
@@ -131,7 +131,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:
-    """Decode a request; bytes past its end are ignored as in Kafka: librdkafka sends some."""
+    """Decode a request; bytes after its end are ignored as in Kafka: librdkafka sends some."""
     try:
         return cls.decode(frame, version, offset)
     except ProtocolError as error:
@@ -141,10 +141,10 @@ def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) ->
 
 
 def serve(call: Call) -> Response | Deferred[Response] | None:
-    """Carry out a request.
+    """Execute a request.
 
     Returns:
-        The response; a Deferred if it has to wait; None where none is wanted.
+        The response; a Deferred if it has to wait; None if the client expects none.
 
     Raises:
         Hangup: The connection must be closed instead.
@@ -153,7 +153,7 @@ def serve(call: Call) -> Response | Deferred[Response] | None:
 
 
 def encode_frame(response: Response, version: int, correlation_id: int) -> bytearray:
-    """A whole frame: size, header, message; not copied once more, as it may be large."""
+    """A whole frame: size, header, message; not copied again, as it may be large."""
     out = bytearray(_RESPONSE_START.size)
     first = response.FIRST_FLEXIBLE
     if first is not None and version >= first and response.API_KEY != API_VERSIONS_KEY:
@@ -164,7 +164,7 @@ def encode_frame(response: Response, version: int, correlation_id: int) -> bytea
 
 
 def encode_answer(answer: Answer, version: int, correlation_id: int) -> bytearray:
-    """A whole frame of a response, or of the bytes that a fault gave in its place."""
+    """A whole frame of a response, or of the bytes that a fault returned instead."""
     if isinstance(answer, Response):
         return encode_frame(answer, version, correlation_id)
     if isinstance(answer, Unframed):

@@ -1,8 +1,8 @@
-"""Who leads a partition, and who is in sync: how its facts change with brokers and elections.
+"""Rules for leaders and ISRs: how a partition's facts change with brokers and elections.
 
-Each function takes a partition's facts and returns the next ones, the same object where nothing
+Each function takes a partition's facts and returns the next ones, the same object if nothing
 changes. Used by ``controller.py`` alone. KIP-966's eligible leader replicas included: below
-``min.insync.replicas`` those that go stay eligible, as they have all that was committed.
+``min.insync.replicas`` replicas that leave the ISR stay eligible: they have all committed records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kclient.testing.topic_configs import TopicConfig
 def broker_gone(
     facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
 ) -> PartitionFacts:
-    """A broker is gone: it isn't in sync any more, and another one in sync leads what it led."""
+    """A broker is down: remove it from the ISR, and elect another leader if it led."""
     if node_id not in facts.isr and facts.leader != node_id:
         return facts
     changed = facts
@@ -33,14 +33,14 @@ def broker_gone(
 def broker_back(
     facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
 ) -> PartitionFacts:
-    """A broker is up: it may lead what nobody leads, if it has all that was committed."""
+    """A broker is up: elect a leader if its partition has none, among all that are up."""
     if facts.leader != NO_LEADER or node_id not in facts.replicas:
         return facts
     return elect(facts, alive, config)
 
 
 def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) -> PartitionFacts:
-    """Another leader: the first one in sync, else an eligible one, else maybe an unclean one."""
+    """Elect the first live replica in sync, else an eligible one, else unclean if allowed."""
     for one in facts.replicas:
         if one in facts.isr and one in alive:
             return lead(facts, one)
@@ -53,7 +53,7 @@ def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) ->
 
 
 def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFacts:
-    """The first replica that is up leads, whatever it has; the same facts if none is."""
+    """Elect the first live replica, whatever records it has; the same facts if there is none."""
     for one in facts.replicas:
         if one in alive:
             alone = replace(facts, isr=(one,), elr=(), last_known_elr=())
@@ -62,7 +62,7 @@ def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFac
 
 
 def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
-    """Led by that one, or by nobody, in a new epoch."""
+    """Set the leader, or NO_LEADER, in a new epoch."""
     return replace(
         facts,
         leader=leader,
@@ -72,7 +72,7 @@ def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
 
 
 def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -> PartitionFacts:
-    """With others in sync, and those eligible that follow from it."""
+    """Set the ISR, and the eligible leader replicas that follow from it."""
     known = {*facts.isr, *facts.elr}
     changed = replace(facts, isr=isr, partition_epoch=facts.partition_epoch + 1)
     elr: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -
 
 
 def reckoned(facts: PartitionFacts, config: TopicConfig) -> PartitionFacts:
-    """Under another ``min.insync.replicas``: once those in sync are enough, others miss records."""
+    """Recompute eligibility under a new ``min.insync.replicas``: none with enough in sync."""
     if not facts.elr or not facts.has_min_isr(config):
         return facts
     return with_isr(facts, facts.isr, config)

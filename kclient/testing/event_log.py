@@ -1,7 +1,7 @@
-"""``EventLog``: what happened inside a cluster so far, for tests that look, listen or wait.
+"""``EventLog``: the events inside a cluster, for tests that read them, listen or wait.
 
-``cluster.events`` is one. The registry tells it what happens, and it knows nothing of that one. It
-has no task, and no timer but that of a ``wait_for``.
+``cluster.events`` is one. The registry adds the events; the log doesn't know the registry. It has
+no task, and no timer but that of a ``wait_for``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ E = TypeVar("E", bound=ClusterEvent)
 
 DEFAULT_LIMIT = 4096
 _SHOWN = 5
-"""Events that a time-out, or the log itself, names."""
+"""Number of events that a time-out's text, or the log's ``repr``, names."""
 
 
 class EventLog:
@@ -31,8 +31,8 @@ class EventLog:
 
     Args:
         now: Monotonic seconds.
-        failed: Is told what a listener raised.
-        limit: How many are kept.
+        failed: Called with what a listener raised.
+        limit: Number of events that are kept.
 
     Example::
 
@@ -71,7 +71,7 @@ class EventLog:
         return [f"{one!r} at {one.at:.3f}" for one in [*self._events][-_SHOWN:]]
 
     def of(self, kind: type[E], condition: Callable[[E], bool] | None = None) -> list[E]:
-        """Those of a class that are still kept, and for which ``condition`` is true if given."""
+        """Kept events of a class, and for which ``condition`` is true if one is given, in order."""
         _check(kind, condition)
         return [
             one
@@ -80,18 +80,18 @@ class EventLog:
         ]
 
     def clear(self) -> None:
-        """Forget what happened so far."""
+        """Forget all events up to now."""
         self._events.clear()
 
     def listen(self, listener: Callable[[ClusterEvent], None]) -> None:
         """Call ``listener`` with each event at the moment that it happens, until ``remove``.
 
-        It is called in the middle of the change: it may look at the cluster, and leaves what it
-        wants to do to ``loop.call_soon`` or a task. What it raises, ``Cluster.close`` and
-        ``faults.check`` raise.
+        It is called in the middle of the change: it may read the state of the cluster, but must
+        leave changes to ``loop.call_soon`` or a task. ``Cluster.close`` and ``faults.check`` raise
+        what it raises.
 
         Raises:
-            InvalidArgument: It is no function, or a coroutine function, which nobody would await.
+            InvalidArgument: It isn't a function, or is a coroutine function, which isn't awaited.
         """
         if not callable(listener):
             raise InvalidArgument(f"listen takes a function, not {listener!r}")
@@ -103,7 +103,7 @@ class EventLog:
         self._listeners.append(listener)
 
     def remove(self, listener: Callable[[ClusterEvent], None]) -> None:
-        """Call it no more; does nothing if it isn't called."""
+        """Remove a listener; does nothing if it isn't registered."""
         self._listeners = [one for one in self._listeners if one != listener]
 
     async def wait_for(
@@ -113,19 +113,19 @@ class EventLog:
         *,
         timeout: float = 10.0,
     ) -> E:
-        """The first event of a class, waited for if there is none yet.
+        """Return the first event of a class; wait for one if there is none yet.
 
-        Those that are kept are looked at first: ``clear()`` before, to wait for a new one.
+        The kept events are searched first: call ``clear()`` before, to wait for a new one.
 
         Args:
             kind: One of the classes of events, or ``ClusterEvent`` for all.
-            condition: Gets an event of that class and says whether it is one.
+            condition: Called with an event of that class; returns whether it matches.
             timeout: Seconds.
 
         Raises:
-            RequestTimedOut: None came; the text names what happened last.
-            InvalidArgument: What is given is no class of events, no function or no seconds.
-            Exception: What ``condition`` raises.
+            RequestTimedOut: None came in time; the text names the last events.
+            InvalidArgument: An argument isn't a class of events, a function or seconds.
+            Exception: Whatever ``condition`` raises.
 
         Cancellation: safe; nothing is left behind.
         """
@@ -150,12 +150,15 @@ class EventLog:
             self._listeners.remove(look)
 
     def add(self, event: ClusterEvent) -> None:
-        """It happened now. Listeners hear of all in the same order, whatever they do meanwhile."""
+        """Add an event, with the time.
+
+        All listeners get the events in the same order, whatever they do meanwhile.
+        """
         event = replace(event, at=self._now())
         self._events.append(event)
         self._untold.append(event)
         if len(self._untold) > 1:
-            return  # a listener made it happen, and the call below goes on with it
+            return  # caused by a listener: the outer call delivers it
         try:
             while self._untold:
                 for listener in tuple(self._listeners):
@@ -169,7 +172,7 @@ class EventLog:
             listener(event)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # what pytest.fail() raises is no Exception
+        except BaseException as error:  # pytest.fail() raises one that is no Exception
             self._failed(error)
 
 
@@ -178,5 +181,5 @@ def _check(kind: Any, condition: Any) -> None:
         raise InvalidArgument(f"{kind!r} is no class of events, see kclient.testing.events")
     if condition is not None and not callable(condition):
         raise InvalidArgument(f"condition={condition!r} must be a function of an event")
-    if inspect.iscoroutinefunction(condition):  # what it returns would always be true
+    if inspect.iscoroutinefunction(condition):  # the coroutine that it returns is always true
         raise InvalidArgument("condition must not be a coroutine function: nobody would await it")

@@ -1,8 +1,8 @@
-"""What ``cluster.events`` tells: who is up, who reigns, who leads, who is in sync.
+"""The events of ``cluster.events``: brokers, controllers, leaders and ISRs that changed.
 
-Frozen values, each with its time. ``registry.py`` makes them: of sessions, of the claim, and of the
-difference between one image and the next; those of logs come from the followers that cut them. None
-is made per record or per request.
+Frozen values, each with its time. ``registry.py`` makes them: from sessions, from the election of
+a controller, and from the difference between one image and the next; followers make those of log
+truncations. No event is made per record or per request.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _OFFSETS_TOPIC = "__consumer_offsets"
 
 @frozen
 class ClusterEvent(Frozen):
-    """Base of all events. Two are equal if all but their times are, which they don't show."""
+    """Base of all events. Equality ignores their times, which ``repr`` doesn't show either."""
 
     at: float = field(default=0.0, kw_only=True, compare=False, repr=False)
-    """Monotonic seconds, as ``loop.time()`` and ``ServedRequest.at`` have them."""
+    """Monotonic seconds, on the clock of ``loop.time()`` and ``ServedRequest.at``."""
 
 
 @frozen
 class BrokerUp(ClusterEvent):
-    """A broker takes part: it has a session."""
+    """A broker takes part in the cluster: it has a session."""
 
     node_id: int
     epoch: int
-    """Of the broker: each session has a higher one."""
+    """Epoch of the broker: each session has a higher one."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class BrokerDown(ClusterEvent):
 
 @frozen
 class BrokerFenced(ClusterEvent):
-    """A broker was out of reach for ``broker.session.timeout.ms``: it runs, and may not know."""
+    """A broker was unreachable for ``broker.session.timeout.ms``: it runs, and may not know it."""
 
     node_id: int
     epoch: int
@@ -51,7 +51,7 @@ class BrokerFenced(ClusterEvent):
 
 @frozen
 class ControllerElected(ClusterEvent):
-    """A broker was the first to claim, and reigns."""
+    """A broker was elected: it was the first to claim."""
 
     node_id: int
     epoch: int
@@ -60,7 +60,7 @@ class ControllerElected(ClusterEvent):
 
 @frozen
 class ControllerLost(ClusterEvent):
-    """The controller is down, was fenced or resigned: nobody reigns until the next one claims."""
+    """The controller is down, was fenced or resigned: there is none until another broker claims."""
 
     node_id: int
     epoch: int
@@ -68,24 +68,24 @@ class ControllerLost(ClusterEvent):
 
 @frozen
 class LeaderElected(ClusterEvent):
-    """A partition has a leader in a new epoch; not told of the first one of a new topic."""
+    """A partition has a leader in a new epoch; not added for the first one of a new topic."""
 
     topic: str
     partition: int
     leader: int
     epoch: int
     unclean: bool = False
-    """It wasn't in sync: what was committed may be lost."""
+    """The leader wasn't in sync: committed records may be lost."""
 
 
 @frozen
 class CoordinatorElected(LeaderElected):
-    """The same of a partition of ``__consumer_offsets``: its leader coordinates its groups."""
+    """The same for a partition of ``__consumer_offsets``: its leader coordinates its groups."""
 
 
 @frozen
 class LeaderLost(ClusterEvent):
-    """Nobody can lead a partition: it is offline."""
+    """No replica can lead a partition: it is offline."""
 
     topic: str
     partition: int
@@ -114,7 +114,7 @@ class IsrExpanded(ClusterEvent):
 
 @frozen
 class LogTruncated(ClusterEvent):
-    """A follower threw away the end of its log, which its leader doesn't have."""
+    """A follower truncated its log: it removed the end, which its leader doesn't have."""
 
     topic: str
     partition: int
@@ -122,11 +122,11 @@ class LogTruncated(ClusterEvent):
     end_offset: int
     """Where the log ends now."""
     count: int
-    """Offsets that went."""
+    """Number of offsets that were removed."""
 
 
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[ClusterEvent]:
-    """What happened to partitions that are in both images, in their order."""
+    """Events of the partitions that are in both images, in their order."""
     if before.topics is after.topics:
         return
     for name, topic in after.topics.items():

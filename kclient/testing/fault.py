@@ -1,7 +1,7 @@
-"""One fault: which requests or connections it is for, at which stage it acts, how, and how often.
+"""One fault: the requests or connections that it matches, the stage, the action, and how often.
 
-The methods of ``faults.Faults`` and ``memory_faults.NetFaults`` make them. ``FaultList.acting``
-returns those that act; its caller (a connection, a handler, a memory network) carries them out.
+The methods of ``faults.Faults`` and ``memory_faults.NetFaults`` make faults. ``FaultList.acting``
+returns those that act; its caller (a connection, a handler, a memory network) applies them.
 """
 
 from __future__ import annotations
@@ -30,75 +30,75 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Response | bytes
 """A message, or the raw bytes of a frame after its size field."""
 Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | None"]
-"""A function of a test; may be ``async``."""
+"""A test's function; may be ``async``."""
 Timers: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Calls back after seconds; returns what cancels that."""
+"""Calls back after seconds; returns the function that cancels the timer."""
 
 
 class Unframed(bytes):
-    """An answer that is sent as it is, without a size in front."""
+    """A response that is sent as it is, without a size field."""
 
 
 class Action(enum.Enum):
     """What a fault does."""
 
     ERROR = enum.auto()
-    """The entries concerned are answered with an error code."""
+    """The entries concerned get an error code in the response."""
     CLOSE = enum.auto()
     """The connection is closed."""
     DROP = enum.auto()
-    """No answer ever comes, and the connection is deaf from then on."""
+    """No response is ever sent, and the connection ignores all requests from then on."""
     WAIT = enum.auto()
-    """The request, or its answer, is held back."""
+    """The request, or its response, is held back."""
     HOOK = enum.auto()
     """A function of the test is called."""
     CHANGE = enum.auto()
-    """The answer is changed before it is sent."""
+    """The response is changed before it is sent."""
     SPOIL = enum.auto()
-    """The bytes of the answer are cut, repeated, sent slowly or in another order."""
+    """The bytes of the response are cut, repeated, sent slowly or in another order."""
     CUT = enum.auto()
-    """The connection ends at a byte: of a request, or of all that passes on a network."""
+    """The connection ends at a byte: of a request, or of all bytes that a network carries."""
     REFUSE = enum.auto()
     """New connections of a network are refused."""
     BLACKHOLE = enum.auto()
-    """What passes on a network vanishes."""
+    """Bytes that a network carries are lost."""
     FREEZE = enum.auto()
-    """What passes on a network is held back."""
+    """Bytes that a network carries are held back."""
     TRICKLE = enum.auto()
-    """What passes on a network comes slowly."""
+    """Bytes that a network carries arrive slowly."""
 
 
 class Stage(enum.Enum):
-    """Where a request is on its way."""
+    """The stages of a request."""
 
     ARRIVAL = enum.auto()
-    """Its first bytes are there."""
+    """Its first bytes were read."""
     BEFORE = enum.auto()
-    """Decoded, and not carried out."""
+    """Decoded, and not executed."""
     ENTRY = enum.auto()
-    """A handler is about to carry out one of its entries."""
+    """A handler is about to execute one of its entries."""
     LATE_ENTRY = enum.auto()
-    """A handler has carried out one of its entries."""
+    """A handler has executed one of its entries."""
     AFTER_APPEND = enum.auto()
-    """Carried out by the broker that was asked. A Produce with acks=all is in its log then, not
-    yet in those of its followers; a Fetch without data, or a JoinGroup, waits."""
+    """Executed by the broker that got it. A Produce with acks=all is in its log then, not yet in
+    those of its followers; a Fetch without data, or a JoinGroup, waits."""
     AFTER = enum.auto()
-    """Its answer is there and wasn't sent."""
+    """Its response is ready and wasn't sent."""
     ANSWER = enum.auto()
-    """Its answer is about to be encoded."""
+    """Its response is about to be encoded."""
     FRAME = enum.auto()
-    """The bytes of its answer are about to leave."""
+    """The bytes of its response are about to be sent."""
     AFTER_REPLY = enum.auto()
-    """Its answer was handed to the network, or none is wanted."""
+    """Its response was passed to the network, or the client expects none."""
     NETWORK = enum.auto()
     """Connections of a memory network and the bytes on them, not a request."""
 
 
 _EARLY = (Stage.ARRIVAL, Stage.BEFORE, Stage.ENTRY)
 _SAYS_AFTER = ("error", "close", "drop", "delay", "hold")
-"""Of others it goes without saying, or their detail says so."""
+"""Methods whose ``repr`` shows "after": for others it is implied, or in their detail."""
 _APART = ("topic", "partition", "when")
-"""Words of ``where`` that ``matches`` leaves out."""
+"""Keys of ``where`` that ``matches`` leaves out."""
 
 
 def _do_nothing(*_: object) -> None:
@@ -111,23 +111,23 @@ class Fault:
 
     Attributes:
         action: What it does.
-        stage: When it acts, as exactly as faults tell it apart.
-        times: On how many more requests it will act; None means all.
-        where: Which requests it is for.
-        detail: What else it was given, in words.
-        act: Of a HOOK or a CHANGE: takes a call and its answer, and returns the one to send, or
+        stage: The stage of a request at which it acts.
+        times: The number of requests on which it will still act; None means all.
+        where: Conditions on the requests that it is for.
+        detail: Its other arguments, as text.
+        act: Of a HOOK or a CHANGE: takes a call and its response, and returns the one to send, or
             None. Of a SPOIL: takes a channel and a frame, which it sends; returns a Deferred if
             the connection must wait meanwhile.
         applies: Of a CHANGE: whether there is anything to change.
-        code: Of an ERROR.
-        seconds: Of a WAIT; None for until ``release()``.
-        byte: Of a CUT: how many bytes are read, the size field included.
+        code: Error code of an ERROR.
+        seconds: Duration of a WAIT; None means until ``release()``.
+        byte: Of a CUT: how many bytes are read, including the size field.
         reset: Of a CUT: the connection is reset.
-        rate: Of a TRICKLE: bytes a second.
-        name: Of the method of ``Faults`` that made it.
-        hits: On how many it acted.
-        owner: Whom it belongs to.
-        removed: It was taken back.
+        rate: Of a TRICKLE: bytes per second.
+        name: Name of the method of ``Faults`` that made it.
+        hits: The number of requests on which it acted.
+        owner: The list that it belongs to.
+        removed: Whether it was removed.
     """
 
     action: Action
@@ -195,25 +195,25 @@ class Fault:
 
     @property
     def after(self) -> bool:
-        """It acts when the request was carried out."""
+        """Whether it acts after the request was executed."""
         return self.stage not in _EARLY
 
     @property
     def active(self) -> bool:
-        """It will act on the next request that it is for."""
+        """Whether it will act on the next request that matches."""
         return self.times is None or self.times > 0
 
     @property
     def held(self) -> int:
-        """How many requests, or answers, it holds."""
+        """The number of requests, or responses, that it holds."""
         return len(self._held)
 
     def matches(self, facts: Mapping[str, object]) -> bool:
-        """Whether those facts are as wanted, apart from topic, partition and ``when``."""
+        """Whether those facts match ``where``, apart from topic, partition and ``when``."""
         return all(facts.get(name) == wanted for name, wanted in self._wanted.items())
 
     def concerns(self, entries: Iterable[tuple[object, object]]) -> bool:
-        """Whether one of these (topic, partition) is wanted; always if no topic was given."""
+        """Whether one of these (topic, partition) pairs matches; always if no topic was given."""
         where = self.where
         return "topic" not in where or any(
             where["topic"] == topic and where.get("partition", partition) == partition
@@ -232,14 +232,14 @@ class Fault:
                 future.set_result(None)
 
     async def wait_hits(self, count: int = 1, *, timeout: float | None = None) -> None:
-        """Wait until it acted on ``count`` requests; at once if it has.
+        """Wait until it acted on ``count`` requests; return at once if it has.
 
         Args:
-            count: Requests.
-            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
+            count: Number of requests.
+            timeout: Seconds; None for ever. With a ``ThreadedCluster`` 30 s, if not given.
 
         Raises:
-            InvalidArgument: It won't act as often, or was taken back meanwhile.
+            InvalidArgument: It won't act as often, or was removed meanwhile.
             RequestTimedOut: It didn't within ``timeout``.
 
         Cancellation: safe; nothing is left behind.
@@ -265,26 +265,26 @@ class Fault:
         return InvalidArgument(f"it won't act {counted(count, 'time')}: {self!r}")
 
     def remove(self) -> None:
-        """Take it back, and release what it holds."""
+        """Remove it, and release the requests it holds."""
         if self.owner is None:
             self.release()
         else:
             self.owner.remove(self)
 
     def hold(self, resume: Callable[[], None], by: object = None) -> None:
-        """Keep a request, or an answer, until ``release``; ``by`` names it, else ``resume``."""
+        """Hold a request, or a response, until ``release``; its key is ``by``, else ``resume``."""
         self._held[resume if by is None else by] = resume
 
     def holds(self, by: object) -> bool:
-        """Whether it keeps a request, or an answer, of that name."""
+        """Whether it holds a request, or a response, under that key."""
         return by in self._held
 
     def unhold(self, by: object) -> None:
-        """Forget what was kept: it went on, or its connection was lost."""
+        """Forget what was held: it was resumed, or its connection was lost."""
         self._held.pop(by, None)
 
     def gate(self, call_later: Timers) -> Deferred[object]:
-        """Hold a request for its seconds, or until ``release``; complete when it may go on."""
+        """Hold a request for ``seconds``, or until ``release``; completes when it may continue."""
 
         def abandon() -> None:
             self.unhold(gate)
@@ -299,7 +299,7 @@ class Fault:
         return gate
 
     def release(self) -> None:
-        """Let go what it holds, in order, and act no more."""
+        """Resume what it holds, in order, and act no more."""
         self.times, self.removed = 0, True
         held, self._held = self._held, {}
         for resume in held.values():

@@ -1,7 +1,7 @@
-"""What tests hand to ``cluster.faults``, checked at once: a fault that can't act misleads its test.
+"""Checks of arguments for ``cluster.faults``, made at once: a fault that can't act misleads a test.
 
-``faults.Faults`` and ``fault.Fault`` check through it. All that is refused is an
-``InvalidArgument`` of one line that names the argument and what it may be.
+Used by ``faults.Faults`` and ``fault.Fault``. An invalid argument raises an ``InvalidArgument`` of
+one line that names the argument and the allowed values.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _FLAGS = {"after", "framed", "reset"}
 
 
 class Where(TypedDict, total=False):
-    """Which requests a fault is for; what is left out matches all, but for ``replica``."""
+    """Which requests a fault is for; a key that is left out matches all, except ``replica``."""
 
     broker: int
-    """Node id of the broker that is asked, one that the cluster has. For one that is still to be
-    added, ``when=lambda request: request.broker == 4``."""
+    """Node id of the broker that gets the request, one that the cluster has. For one that is added
+    later, ``when=lambda request: request.broker == 4``."""
     client_id: str
-    """As the client calls itself."""
+    """The id that the client sends."""
     topic: str
-    """One that the request names, or that the session of a fetch remembers; with ``error`` it is
-    for the entries of that topic only. It need not be there yet."""
+    """A topic that the request names, or that the session of a fetch contains; with ``error`` the
+    fault is for the entries of that topic only. It need not exist yet."""
     partition: int
     """With ``topic``."""
     version: int
     """Of the API."""
     connection: int
-    """Its number, as ``cluster.requests`` tells it; 0 for those of other brokers."""
+    """Number of the connection, as in ``cluster.requests``; 0 for those of other brokers."""
     replica: int | Literal["any"]
     """Requests of this follower, by node id, or of ``"any"`` sender; left out: those of clients."""
     when: Callable[[RequestInfo], bool]
-    """Any other condition, without an effect of its own: it may be asked twice of a request."""
+    """Any other condition, free of side effects: it may be called twice for a request."""
 
 
 def called(function: object) -> str:
-    """A function by its name."""
+    """The name of a function, for texts."""
     return f"{getattr(function, '__name__', type(function).__name__)}()"
 
 
@@ -65,7 +65,7 @@ WORDS = tuple(sorted(Where.__annotations__))
 
 
 def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
-    """Let a method of ``Faults`` refuse words that it doesn't take, and name its fault after it."""
+    """Make a method of ``Faults`` refuse unknown keywords, and name its fault after it."""
 
     @functools.wraps(method)
     def make(*args: P.args, **kwargs: P.kwargs) -> Fault:
@@ -92,7 +92,7 @@ def check_words(owner: str, method: Callable[..., object], given: Iterable[str])
 
 @functools.cache
 def _words_of(method: Callable[..., object]) -> list[str]:
-    """What it takes, looked up when it is called first: not while it is imported."""
+    """The keywords of a method, looked up at its first call: not at import."""
     parameters = [*inspect.signature(method).parameters][1:]
     own = [one for one in parameters if one != "where"]
     return own if own == parameters else [*own, *WORDS]
@@ -102,7 +102,7 @@ def _words_of(method: Callable[..., object]) -> list[str]:
 
 
 def api(method: str, value: ApiName | None) -> ApiName:
-    """An API, where all of them make no sense."""
+    """The API, for a method that can't act on all of them."""
     if value is None:
         raise InvalidArgument(
             f"faults.{method}() needs an API: what it does isn't the same for all"
@@ -111,14 +111,14 @@ def api(method: str, value: ApiName | None) -> ApiName:
 
 
 def number(name: str, value: object, words: str, holds: Callable[[float], bool]) -> float:
-    """An int or float that is no NaN, no infinity, and for which ``holds``."""
+    """An int or float that is finite and for which ``holds`` is true."""
     if is_number(value) and math.isfinite(value) and holds(value):
         return value
     raise InvalidArgument(f"{name}={value!r} must be a number {words}")
 
 
 def how_often(times: object) -> None:
-    """``times`` of a fault."""
+    """Check ``times`` of a fault."""
     if times is not None and (not is_whole(times) or times < 1):
         raise InvalidArgument(f"times={times!r} must be an int of at least 1, or None for ever")
 
@@ -131,7 +131,7 @@ def raw(data: object) -> bytes:
 
 
 def function(name: str, value: object, *, plain: bool = True) -> None:
-    """Something that can be called; no coroutine function where it must be ``plain``."""
+    """Check that it can be called; with ``plain`` it must not be a coroutine function."""
     if not callable(value):
         raise InvalidArgument(f"{name}={value!r} must be a function")
     if plain and inspect.iscoroutinefunction(value):
@@ -139,7 +139,7 @@ def function(name: str, value: object, *, plain: bool = True) -> None:
 
 
 def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
-    """One of some words, and what it stands for."""
+    """The value that one of the allowed words stands for."""
     if isinstance(value, str) and value in allowed:
         return allowed[value]
     raise InvalidArgument(
@@ -148,10 +148,10 @@ def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
 
 
 def error_code(code: object) -> ErrorCode:
-    """An error to answer with, also by its number.
+    """An error code for a response, also given by its number.
 
     Raises:
-        InvalidArgument: It is none, or none that Kafka has.
+        InvalidArgument: It is NONE, or no code of Kafka's.
     """
     if not is_whole(code):
         near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
@@ -170,7 +170,7 @@ def error_code(code: object) -> ErrorCode:
 
 
 def check_where(key: int | None, where: Mapping[str, Any]) -> None:
-    """Raise InvalidArgument if no request can be of that API (None for any) and like that."""
+    """Raise InvalidArgument if no request of that API (None for any) can match ``where``."""
     for name, value in where.items():
         if value is None:
             raise InvalidArgument(f"{name}=None matches nothing: leave it out for all")
@@ -214,7 +214,7 @@ def _check_api(key: int, where: Mapping[str, Any]) -> None:
 
 
 def check_brokers(where: Mapping[str, Any], node_ids: Collection[int]) -> None:
-    """Raise InvalidArgument if it is about a broker that the cluster doesn't have."""
+    """Raise InvalidArgument if it names a broker that the cluster doesn't have."""
     for name in ("broker", "replica"):
         value = where.get(name)
         if value not in (None, "any"):

@@ -1,9 +1,9 @@
-"""``FaultList``: faults in the order in which they act, and ``acting``, which finds those that do.
+"""``FaultList``: faults in the order in which they act, and ``acting``, which finds matching ones.
 
-``connection.py`` asks at each stage of a request, ``Call.error_for`` per entry, and a memory
-network for what passes. Functions of the test are called here: what one raises is kept for the
-test. A coroutine gets a task, and the request waits for it. Tasks outlive the connection, as what
-they do may be to crash its broker; they end with their fault at the latest.
+``connection.py`` queries it at each stage of a request, ``Call.error_for`` per entry, and a memory
+network for its bytes. It calls the test's functions: an exception of one is kept for the test. A
+coroutine runs in a task, and the request waits for it. Tasks outlive the connection, as they may
+crash its broker; they end with their fault at the latest.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SHOWN = 10
 
 
 class Failed(enum.Enum):
-    """In place of what a function of the test returned."""
+    """Result of a test's function that raised."""
 
     FAILED = enum.auto()
-    """It raised: its error is kept, and the connection must be closed."""
+    """The error is kept, and the connection must be closed."""
 
 
 Outcome: TypeAlias = Answer | Failed | None
@@ -49,8 +49,8 @@ class FaultList:
     Its tasks: one for each call of a coroutine, to the coroutine's end; ``remove`` cancels it.
 
     Attributes:
-        listed: Those that there are; brokers ask it whether there are any.
-        node_ids: Of the brokers that the cluster has; None if nobody said so.
+        listed: The faults; brokers test whether it is empty.
+        node_ids: Of the brokers that the cluster has; None if unknown.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class FaultList:
 
     @property
     def unused(self) -> list[Fault]:
-        """Those that never acted and still might: is what they are for what the client asks?"""
+        """Faults that never acted and still might: their conditions may match no request."""
         return [one for one in self.listed if one.active and not one.hits]
 
     def add(self, fault: Fault) -> Fault:
-        """Let a fault act behind those that there are.
+        """Add a fault; it acts after the existing ones.
 
         Raises:
-            InvalidArgument: It is about a broker that the cluster doesn't have.
+            InvalidArgument: It names a broker that the cluster doesn't have.
         """
         if self.node_ids is not None:
             check_brokers(fault.where, self.node_ids)
@@ -93,10 +93,10 @@ class FaultList:
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Take one fault back and release what it holds.
+        """Remove a fault and release the requests it holds.
 
         Raises:
-            InvalidArgument: It is no fault.
+            InvalidArgument: It is not a ``Fault``.
         """
         if not isinstance(fault, Fault):
             raise InvalidArgument(f"fault={fault!r} must be a Fault, such as error() returns")
@@ -108,14 +108,14 @@ class FaultList:
         fault.release()
 
     def clear(self) -> None:
-        """Take all faults back, and then release what they hold: it meets none of them."""
+        """Remove all faults, then release what they hold, so that no other fault acts on it."""
         gone = tuple(self.listed)
         self.listed.clear()
         for fault in gone:
             self.remove(fault)
 
     def check(self) -> None:
-        """Raise what a function of the test raised, the first one if there are several, once."""
+        """Raise the first error that functions of the test raised since the last call, if any."""
         errors, self._errors = self._errors, []
         if not errors:
             return
@@ -125,9 +125,9 @@ class FaultList:
         raise first
 
     async def ended(self) -> None:
-        """Wait until the hooks that were cancelled have ended, but not for the one that asks.
+        """Wait until all hooks have ended, except for the one that calls this.
 
-        Cancellation: safe; they go on ending.
+        Cancellation: safe; they end all the same.
         """
         me = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not me]
@@ -135,15 +135,15 @@ class FaultList:
             await asyncio.wait(tasks)
 
     def failed(self, error: BaseException) -> None:
-        """Keep what a function of the test raised, for ``check``."""
+        """Keep an error of a function of the test, for ``check``."""
         self._errors.append(error)
         logger.error("a function of the test raised", exc_info=error)
 
-    # Asked by brokers and networks
+    # Called by brokers and networks
 
     def any_at(self, stage: Stage) -> bool:
-        """Whether there is a fault of that stage, whatever it is about."""
-        for one in self.listed:  # a generator costs more than most lists of faults
+        """Whether there is a fault of that stage, whatever its conditions."""
+        for one in self.listed:  # a generator would cost more: most lists are short
             if one.stage is stage:
                 return True
         return False
@@ -151,15 +151,15 @@ class FaultList:
     def acting(
         self, stage: Stage, call: Call | None, facts: Mapping[str, object] = MappingProxyType({})
     ) -> Iterator[Fault]:
-        """Return the faults that act, in order; the caller calls ``use`` on each that it obeys.
+        """Return the faults that act, in order; the caller calls ``use`` on each that it applies.
 
         A fault acts on a request once, but an ERROR on each of its entries.
 
         Args:
-            stage: What is about to happen.
+            stage: The current stage.
             call: The request; None before it is decoded, and for a network.
-            facts: What the call doesn't tell, by the words of ``Fault.where``: topic and partition
-                of an entry, or ``channel``, whose answers a fault may be collecting.
+            facts: Facts that the call doesn't have, by the keys of ``Fault.where``: topic and
+                partition of an entry, or ``channel``, whose responses a fault may be collecting.
         """
         listed = [one for one in self.listed if one.stage is stage]
         if listed and call is not None:
@@ -189,7 +189,7 @@ class FaultList:
     # Functions of the test
 
     def changed(self, call: Call, answer: Any) -> Answer | Failed:
-        """The answer as the faults want it; raw bytes are left as they are."""
+        """The response after the faults that change it; raw bytes are left as they are."""
         for fault in self.acting(Stage.ANSWER, call) if isinstance(answer, Response) else ():
             if fault.applies is None or fault.applies(call, answer):
                 fault.use(call)
@@ -200,7 +200,7 @@ class FaultList:
         return cast("Answer | Failed", answer)
 
     def run(self, fault: Fault, call: Call, answer: Answer | None) -> Deferred[Outcome] | Outcome:
-        """Return what a fault's function returns, or a Deferred of it; None if cancelled."""
+        """Return the result of a fault's function, or a Deferred of it; None if cancelled."""
 
         def run() -> Deferred[Outcome] | Outcome:
             outcome = fault.act(call, answer)
@@ -230,12 +230,12 @@ class FaultList:
         return answer
 
     def _called(self, function: Callable[[], T]) -> T | Failed:
-        """Return what it returns, or FAILED if it raises."""
+        """The result of the function, or FAILED if it raises."""
         try:
             return function()
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # what pytest.fail() raises is no Exception
+        except BaseException as error:  # pytest.fail() raises one that is no Exception
             self.failed(error)
             return Failed.FAILED
 

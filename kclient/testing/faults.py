@@ -1,7 +1,7 @@
-"""The fault wall: make brokers err, stall, lose and lie on purpose.
+"""Fault injection: make brokers fail, stall, and lose or falsify responses on purpose.
 
-Tests use ``cluster.faults``. ``fault.py`` says what one fault is, ``fault_arguments.py`` what may
-be asked for; brokers ask ``fault_list.py``.
+Tests use ``cluster.faults``. ``fault.py`` has the class of one fault, ``fault_arguments.py`` the
+checks of arguments; brokers query ``fault_list.py``.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from kclient.testing.connection import Channel
 
 Rewrite: TypeAlias = Callable[[Any, Any], "Response | bytes | None"]
-"""Gets request and response; returns what is sent: a message, or the raw bytes of a frame after
-its size field. None sends the response that it was given, which it may have changed."""
+"""Gets request and response; returns the response to send: a message, or the raw bytes of a frame
+after its size field. None sends the response that it got, which it may have changed."""
 Api: TypeAlias = ApiName | None
-"""Of which requests; None for all."""
+"""The API of the requests; None for all."""
 Times: TypeAlias = int | None
 """How many requests; None for all."""
 
 _FETCH = 1
 _DESCRIBE_LOG_DIRS = 35
 _WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
-"""APIs whose handlers ask for errors twice: before they do something, and when it is done."""
+"""APIs whose handlers check for error faults twice: before they act and after."""
 _MOST_THROTTLE = ((1 << 31) - 1) / 1000
-"""Seconds."""
+"""Longest throttle time, in seconds."""
 _STEP_SECONDS = 0.05
-"""A trickle sends what is due at most so often."""
+"""Shortest time between two writes of a trickle."""
 _STAGES = {
     "before": Stage.BEFORE,
     "after_append": Stage.AFTER_APPEND,
@@ -50,48 +50,49 @@ _STAGES = {
 
 
 class Faults(FaultList):
-    """All faults of a cluster.
+    """The faults of a cluster.
 
     Every method takes the API (``"Produce"``, ``ProduceRequest`` or ``0``; None for all where that
     makes sense), ``times`` (how many requests; None for all) and, as keywords, which requests:
     ``broker``, ``client_id``, ``topic``, ``partition``, ``version``, ``connection``, ``replica``,
     ``when``. Requests of followers are left alone unless ``replica`` names one, or ``"any"``.
-    ``after=True`` acts when the request was carried out, so that a record is in the log though the
-    answer says otherwise or never comes. Each returns the ``Fault``, whose ``hits`` tell how often
-    it acted (``unused`` has those that never did); ``with`` takes it back at the end of a block,
-    and what it holds back then goes on at once. Those added first act first. What can't be meant
-    raises InvalidArgument: a misspelt word, an API that isn't served, a broker that isn't there.
+    ``after=True`` acts after the request was executed, so that a record is in the log although the
+    response has an error or never comes. Each returns the ``Fault``, whose ``hits`` counts how
+    often it acted (``unused`` has those that never did); ``with`` removes it at the end of a block,
+    and requests that it holds then continue at once. Faults act in the order in which they were
+    added. Invalid arguments raise InvalidArgument: an unknown keyword, an API that isn't served, a
+    broker that doesn't exist.
 
     ========================= =======================================================
     what a test wants         how
     ========================= =======================================================
     an error code             ``error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER)``
     a request never arrived   ``lose_requests("Produce")``
-    an answer is lost         ``lose_answers("Produce")``: written, and nobody knows
+    a response is lost        ``lose_answers("Produce")``: written, but not acknowledged
     a broker hangs            ``hang(broker=2)``
-    a broker is out of reach  ``unavailable(broker=2)``
+    a broker is unreachable   ``unavailable(broker=2)``
     a broker is slow          ``delay(None, 0.5, times=None, broker=2)``
     a request waits           ``hold("Fetch")``, then ``release()``
     a quota is exceeded       ``throttle("Produce", 1.5)``
-    answers out of order      ``reorder("Produce", count=2)``, or ``repeat("Produce")``
-    an answer is cut          ``cut_answer("Fetch", byte=100)``
+    responses out of order    ``reorder("Produce", count=2)``, or ``repeat("Produce")``
+    a response is cut         ``cut_answer("Fetch", byte=100)``
     a request is cut          ``cut_request("Produce", byte=100)``
     bytes come slowly         ``trickle("Fetch", bytes_per_second=1000)``
     any other bytes           ``answer_bytes("Metadata", b"...")``
-    another answer            ``rewrite("Metadata", function)``
+    another response          ``rewrite("Metadata", function)``
     damaged records           ``corrupt_fetch("flights")``
     code at some point        ``on("Produce", function, at="after_append")``
     some by chance            ``error(..., when=lambda _: rng.random() < 0.1)``
     ========================= =======================================================
 
-    What a function of the test raises (of ``on``, ``rewrite``, ``when``) closes the connection
-    that it was called for, or means no for ``when``, and reaches the test: ``check`` and the end
-    of the cluster raise it.
+    An exception of a test's function (of ``on``, ``rewrite``, ``when``) closes the connection
+    that it was called for, or counts as False for ``when``, and reaches the test: ``check`` and the
+    end of the cluster raise it.
 
     Example::
 
         cluster.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="flights")
-        cluster.faults.close("Produce", after=True)         # written, but the answer is lost
+        cluster.faults.close("Produce", after=True)         # written, but the response is lost
         slow = cluster.faults.hold("Fetch", broker=2)
         await slow.wait_hits()
         ...
@@ -110,10 +111,10 @@ class Faults(FaultList):
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
-        """Answer with ``code``: each entry concerned, or the whole where the API has no entries.
+        """Respond with ``code``: in each entry concerned, or for the whole if the API has none.
 
         A Fetch without ``topic`` gets it for the response as a whole, as session errors are.
-        ``after`` makes no difference to what only reads.
+        ``after`` makes no difference for APIs that only read.
         """
         key = served_key_of(check.api("error", api))
         if key == _DESCRIBE_LOG_DIRS and "topic" in where:
@@ -126,14 +127,14 @@ class Faults(FaultList):
     def close(
         self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """Close the connection instead of an answer."""
+        """Close the connection instead of a response."""
         return self.add(Fault(Action.CLOSE, _late(after), api, times, where))
 
     @named
     def drop(
         self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """Never answer, nor any later request on that connection, as a broker that hangs."""
+        """Send no response to it or to any later request on that connection, like a hung broker."""
         return self.add(Fault(Action.DROP, _late(after), api, times, where))
 
     @named
@@ -146,7 +147,7 @@ class Faults(FaultList):
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
-        """Carry the request out, or with ``after`` answer it, ``seconds`` later."""
+        """Execute the request, or with ``after`` respond to it, ``seconds`` later."""
         words = "of seconds from 0 (hold() is for ever)"
         check.number("seconds", seconds, words, lambda one: one >= 0)
         fault = Fault(Action.WAIT, _late(after), api, times, where, f"{seconds:g} s")
@@ -157,12 +158,12 @@ class Faults(FaultList):
     def hold(
         self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """Hold requests, or with ``after`` their answers, until ``release()`` of the fault."""
+        """Hold requests, or with ``after`` their responses, until ``release()`` of the fault."""
         return self.add(Fault(Action.WAIT, _late(after), api, times, where))
 
     @named
     def lose_requests(self, api: Api, times: Times = 1, **where: Unpack[Where]) -> Fault:
-        """Close the connection on requests, which are not carried out.
+        """Close the connection on requests, so that they are not executed.
 
         Example::
 
@@ -172,23 +173,23 @@ class Faults(FaultList):
 
     @named
     def lose_answers(self, api: Api, times: Times = 1, **where: Unpack[Where]) -> Fault:
-        """Carry requests out, and close the connection in place of the answer.
+        """Execute requests, and close the connection instead of a response.
 
         Example::
 
             cluster.faults.lose_answers("Produce")
-            await producer.send("flights", b"UA 1545")   # an idempotent one sends it again
+            await producer.send("flights", b"UA 1545")   # an idempotent producer sends it again
             assert len(cluster.records("flights")) == 1
         """
         return self.close(api, times=times, after=True, **where)
 
     @named
     def hang(self, **where: Unpack[Where]) -> Fault:
-        """Answer nothing, and carry nothing out, until it is removed.
+        """Execute no requests, and send no responses, until it is removed.
 
-        Connections are taken, and those that asked something meanwhile stay deaf for good: what
-        they asked is lost. A broker that stands still and goes on where it was, as one whose
-        machine was suspended, is ``hold(None, times=None, broker=2)``.
+        Connections are accepted; one that got a request meanwhile never serves any again, and its
+        requests are lost. A broker that pauses and continues where it was, as one whose machine
+        was suspended, is ``hold(None, times=None, broker=2)``.
 
         Example::
 
@@ -221,29 +222,29 @@ class Faults(FaultList):
     ) -> Fault:
         """Call a function of the test for each request of a kind.
 
-        It gets a ``RequestInfo`` and may return an answer, which is sent in place of the broker's:
-        a response, or the raw bytes of a frame after its size field; None changes nothing. It may
-        be a coroutine function: the request, and what comes behind it on its connection, wait for
-        it. The coroutine goes on if the connection is lost meanwhile, as when it crashes the
-        broker; it is cancelled when the fault is removed or the cluster closed.
+        It gets a ``RequestInfo`` and may return a response, which replaces that of the broker: a
+        message, or the raw bytes of a frame after its size field; None changes nothing. It may be
+        a coroutine function: the request, and later ones on its connection, wait for it. The
+        coroutine continues if the connection is lost meanwhile, as when it crashes the broker; it
+        is cancelled when the fault is removed or the cluster closed.
 
         Args:
-            api: Of which requests; None for all.
-            function: What is called. What it raises closes the connection; ``check`` and
+            api: The API of the requests; None for all.
+            function: The function to call. An exception of it closes the connection; ``check`` and
                 ``Cluster.close`` raise it.
-            at: ``"before"`` the request is carried out: with an answer it won't be.
-                ``"after_append"``, once the broker that was asked has carried it out: a Produce is
-                in the leader's log, but with acks=all not yet in those of the followers. The
-                response is there, as it will be if the followers come; there is none yet where
-                the request waits for something else (records, members of a group). An answer of
+            at: ``"before"`` the request is executed: if the function returns a response, it isn't.
+                ``"after_append"``, once the broker that got it has executed it: a Produce is in
+                the leader's log, but with acks=all not yet in those of the followers. The function
+                sees the response that will be sent if the followers catch up; there is none yet if
+                the request waits for something else (records, members of a group). A response of
                 the function ends such waits.
-                ``"after_reply"``, once the answer was handed to the network, or there is none, as
-                with acks=0; what the function returns is ignored.
+                ``"after_reply"``, once the response was passed to the network, or there is none,
+                as with acks=0; the result of the function is ignored.
             times: For how many requests; None for all.
-            where: Which requests.
+            where: Conditions on the requests.
 
         Raises:
-            InvalidArgument: ``at`` is none of these.
+            InvalidArgument: ``at`` is none of these words.
 
         Example::
 
@@ -272,15 +273,15 @@ class Faults(FaultList):
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
-        """Answer with these bytes, the request not carried out unless ``after``.
+        """Respond with these bytes; the request is not executed unless ``after``.
 
         Args:
-            api: Of which requests; None for all.
-            data: The bytes: correlation id, header and message as the test wants them.
-            framed: A size field that is right is sent in front; False sends ``data`` alone.
-            times: How often; None for always.
-            after: The request is carried out before.
-            where: Which requests.
+            api: The API of the requests; None for all.
+            data: The bytes: correlation id, header and message as the test needs them.
+            framed: Whether a correct size field is sent first; False sends ``data`` alone.
+            times: For how many requests; None for all.
+            after: Whether the request is executed before.
+            where: Conditions on the requests.
 
         Example::
 
@@ -295,9 +296,9 @@ class Faults(FaultList):
     def throttle(
         self, api: ApiName, seconds: float, *, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Answer with a throttle time; the connection is not read for as long (KIP-219).
+        """Set the throttle time of the response; the connection is not read for as long (KIP-219).
 
-        The end of the fault changes nothing for clients that were told to wait.
+        Removing the fault changes nothing for clients that were throttled before.
         """
         words = f"of seconds from 0 to {_MOST_THROTTLE}"
         check.number("seconds", seconds, words, lambda one: 0 <= one <= _MOST_THROTTLE)
@@ -311,7 +312,7 @@ class Faults(FaultList):
     def rewrite(
         self, api: ApiName, function: Rewrite, *, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Let ``function(request, response)`` change or replace the answer.
+        """Let ``function(request, response)`` change or replace the response.
 
         A function that returns anything else than a response, bytes or None closes the
         connection, as one that raises does; ``check`` and ``Cluster.close`` raise InvalidArgument.
@@ -341,7 +342,7 @@ class Faults(FaultList):
 
         def act(call: Call, response: Any) -> None:
             for part in parts(call, response):
-                part.records = bytearray(part.records)  # not what is in the log
+                part.records = bytearray(part.records)  # a copy: the log keeps the original
                 part.records[-1] ^= 0xFF
 
         where = Where() if broker is None else Where(broker=broker)
@@ -353,11 +354,11 @@ class Faults(FaultList):
     def reorder(
         self, api: Api, *, count: int = 2, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Send the next ``count`` answers on a connection in reverse order.
+        """Send the next ``count`` responses on a connection in reverse order.
 
-        Each is kept until all are there, so a client that sends no second request before the first
-        is answered waits until ``release()``, which sends what is kept. ``times`` counts such
-        groups.
+        Each is kept until all are ready, so a client that waits for each response before its next
+        request waits until ``release()``, which sends the responses that are kept. ``times`` counts
+        such groups.
         """
         whole("count", count, 2)
         kept: WeakKeyDictionary[Channel, list[bytearray]] = WeakKeyDictionary()
@@ -380,7 +381,7 @@ class Faults(FaultList):
 
     @named
     def repeat(self, api: Api, *, times: Times = 1, **where: Unpack[Where]) -> Fault:
-        """Send an answer twice."""
+        """Send a response twice."""
 
         def act(channel: Channel, frame: bytearray) -> None:
             channel.write(frame)
@@ -392,14 +393,14 @@ class Faults(FaultList):
     def cut_answer(
         self, api: Api, *, byte: int, reset: bool = False, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Send the first ``byte`` bytes of an answer, its size field included, and close.
+        """Send the first ``byte`` bytes of a response, including its size field, and close.
 
         Args:
-            api: Of which requests; None for all.
-            byte: How many bytes; the connection ends behind the answer if that has fewer.
-            reset: End with a reset, which may take those bytes along.
-            times: How often; None for always.
-            where: Which requests.
+            api: The API of the requests; None for all.
+            byte: How many bytes; the connection ends after the response if that has fewer.
+            reset: End with a reset, with which those bytes may be lost.
+            times: For how many requests; None for all.
+            where: Conditions on the requests.
         """
         whole("byte", byte, 0)
 
@@ -414,14 +415,14 @@ class Faults(FaultList):
     def cut_request(
         self, api: Api, *, byte: int, reset: bool = False, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Close the connection when ``byte`` bytes of a request, size field included, are there.
+        """Close the connection once ``byte`` bytes of a request, including its size field, came.
 
-        It is not carried out, and not in the log of requests. With an API, ``client_id`` or
-        ``version`` the header has to be there, too, as it tells them. A request that has fewer
-        bytes is cut at its end.
+        It is not executed, and not in the log of requests. With an API, ``client_id`` or
+        ``version`` the header must have been read, too, as it contains them. A request that has
+        fewer bytes is cut at its end.
 
         Raises:
-            InvalidArgument: ``topic``, ``replica`` or ``when`` is given: they need the whole.
+            InvalidArgument: ``topic``, ``replica`` or ``when`` is given: they need all of it.
         """
         whole("byte", byte, 0)
         if not where.keys() <= {"broker", "client_id", "version", "connection"}:
@@ -436,7 +437,7 @@ class Faults(FaultList):
     def trickle(
         self, api: Api, bytes_per_second: float, *, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Send an answer slowly, at so many bytes a second; what comes behind it waits."""
+        """Send a response slowly, at that many bytes per second; later responses wait for it."""
         check.number("bytes_per_second", bytes_per_second, "above 0", lambda one: one > 0)
 
         def act(channel: Channel, frame: bytearray) -> Deferred[object]:
@@ -463,7 +464,7 @@ def _late(after: bool) -> Stage:
 def _trickle(
     fault: Fault, channel: Channel, frame: bytearray, bytes_per_second: float
 ) -> Deferred[object]:
-    """Send a frame slowly, or at once when the fault lets go; complete when all was sent."""
+    """Send a frame slowly, or at once when the fault is released; completes when all was sent."""
     step = max(1, round(bytes_per_second * _STEP_SECONDS))
     cancel: Callable[[], None] | None = None
 

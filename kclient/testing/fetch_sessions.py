@@ -1,9 +1,9 @@
 """Incremental fetch sessions of one broker (KIP-227), with topic ids (KIP-516).
 
-A session remembers which partitions a client fetches and what it was told of them, so that a
-request names only what changed and a response only what is new. ``handlers/fetch.py`` opens a
-context per request, reads each wanted partition, and lets the context pick what is answered.
-Rules only; ``now`` comes in as seconds, session ids from an ``rng``.
+A session keeps the partitions that a client fetches and what it was last sent of them, so that a
+request names only changes and a response only news. ``handlers/fetch.py`` opens a context per
+request, reads each wanted partition, and passes the results to ``finish``, which picks those to
+send. Pure logic; ``now`` is passed in as seconds, session ids come from an ``rng``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FINAL_EPOCH = -1
 DEFAULT_SLOTS = 1000
 """Kafka's ``max.incremental.fetch.session.cache.slots``."""
 EVICTION_SECONDS = 120.0
-"""A session may be evicted when it was not used for as long."""
+"""A session that was not used for as long may be evicted."""
 
 _MAX_EPOCH = (1 << 31) - 1
 _FIRST_VERSION_WITH_IDS = 13
 
 
 class PartitionKey(NamedTuple):
-    """What a session knows a partition by: the id from v13 on, before that the name."""
+    """Key of a partition in a session: with the topic id from v13 on, before that the name."""
 
     topic: bytes | str
     partition: int
@@ -50,12 +50,12 @@ class Wanted:
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     name: str | None = None
-    """Of the topic, once its id was found: a session goes on by the name, too."""
+    """Name of the topic, once its id was resolved: a session keeps the name, too."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What was read of one wanted partition."""
+    """The result of reading one wanted partition."""
 
     key: PartitionKey
     error_code: int = 0
@@ -65,14 +65,14 @@ class Answer:
     aborted: Sequence[AbortedTransaction] | None = None
     batches: Sequence[StoredBatch] = ()
     cut: bytes | bytearray = b""
-    """As much of the next batch as there was room for."""
+    """As much of the next batch as fits into the response."""
     size_bytes: int = 0
     diverging: tuple[int, int] | None = None
-    """Epoch and end offset where the client's log and ours part (KIP-595)."""
+    """Epoch and end offset at which the client's log diverges from this one (KIP-595)."""
     preferred_replica: int = -1
-    """Where to fetch from instead (KIP-392)."""
+    """The replica to fetch from instead (KIP-392)."""
     leader: tuple[int, int] | None = None
-    """Id and epoch of the leader, where this broker isn't it (KIP-951)."""
+    """Id and epoch of the leader, if this broker isn't it (KIP-951)."""
 
 
 @dataclass(slots=True)
@@ -82,14 +82,14 @@ class _Cached:
     log_start_offset: int = -1
 
     def is_behind(self, answer: Answer) -> bool:
-        """Whether the client wasn't told how far this log goes by now."""
+        """Whether the client has other values of the high watermark or the log start offset."""
         return (
             self.high_watermark != answer.high_watermark
             or self.log_start_offset != answer.log_start_offset
         )
 
     def has_news(self, answer: Answer) -> bool:
-        """Whether the client must be told ``answer``; remembers what it is told."""
+        """Whether ``answer`` must be sent to the client; remembers the values that are sent."""
         news = (
             bool(answer.size_bytes) or answer.diverging is not None or answer.preferred_replica >= 0
         )
@@ -100,14 +100,14 @@ class _Cached:
             self.log_start_offset = answer.log_start_offset
             news = True
         if answer.error_code:
-            self.high_watermark = -1  # so that it is told again when the error is gone
+            self.high_watermark = -1  # so that it is sent again once there is no error
             news = True
         return news
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's session; ``partitions`` are in the order in which they will be read."""
+    """One client's session; ``partitions`` are in the order in which they are read next."""
 
     session_id: int
     epoch: int
@@ -123,10 +123,10 @@ class FetchContext:
 
     Attributes:
         wanted: The partitions to read, in order.
-        error: For the whole response; nothing is wanted then.
+        error: For the whole response; ``wanted`` is empty then.
         session: Of an incremental fetch.
-        creates: A full fetch that asks for a session.
-        follower: Which broker's it is, as it has one session, beside the slots; -1 for clients.
+        creates: A full fetch that requests a new session.
+        follower: Node id of a follower, which has one session outside the slots; -1 for clients.
     """
 
     wanted: list[Wanted]
@@ -168,7 +168,7 @@ class FetchSessions:
         *,
         follower: int = -1,
     ) -> FetchContext:
-        """Find out what a request wants, by its own words and its session's memory."""
+        """Determine the partitions to read, from the request and its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             return FetchContext(
@@ -216,10 +216,10 @@ class FetchSessions:
     def finish(
         self, context: FetchContext, answers: list[Answer], now: float
     ) -> tuple[ErrorCode, int, list[Answer]]:
-        """Pick what is answered.
+        """Pick the results that are sent.
 
         Returns:
-            Error code and session id of the response, and the answers that belong into it.
+            Error code and session id of the response, and the results that belong into it.
         """
         if context.error:
             return context.error, NO_SESSION, []
@@ -264,12 +264,12 @@ class FetchSessions:
         return session.session_id
 
     def _drop_of(self, follower: int) -> None:
-        """It begins anew: its connection was lost, and the session with it."""
+        """Drop the session of a follower that creates a new one, as its connection was lost."""
         for one in [each for each in self._sessions.values() if each.follower == follower]:
             del self._sessions[one.session_id]
 
     def _has_room(self, now: float) -> bool:
-        """Whether one more client can have a session; who didn't fetch for long gives way."""
+        """Whether there is a slot for another client; evicts the oldest session if it may."""
         clients = [one for one in self._sessions.values() if one.follower < 0]
         if len(clients) < self.slots:
             return True

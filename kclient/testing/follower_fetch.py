@@ -1,9 +1,9 @@
-"""``FollowerFetch``: what one follower asks one leader, and what it does with the answers.
+"""``FollowerFetch``: the requests of one follower to one leader, and how it handles the responses.
 
-A fetch session (KIP-227) by topic ids: a request names the partitions whose position changed. Where
-the leader says that the logs part, the follower's is cut back (KIP-595); where it is out of the
-leader's range it starts over, or is cut to the leader's end. A partition that the leader refuses is
-left alone for a while. Used by ``replication.py``, which connects and waits.
+A fetch session (KIP-227) by topic ids: a request names the partitions whose position changed. If
+the leader reports that the logs diverge, the follower truncates its own (KIP-595); if its position
+is out of the leader's range, it restarts its log, or truncates it to the leader's end. After an
+error it leaves a partition out for a while. Used by ``replication.py``, which connects and waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.types import OffsetSpec
 
 FOR_EVER_MS = (1 << 31) - 1
-"""A fetch that waits so long has no timer at the leader."""
+"""The longest ``max_wait_ms``; the leader sets no timer for such a fetch."""
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 9
 _MAX_BYTES = 10 << 20
@@ -53,8 +53,8 @@ class FollowerFetch:
 
     Args:
         node_id: The follower.
-        tally: To count truncations in.
-        tell: Is told of them.
+        tally: Counts truncations.
+        tell: Called with an event for each truncation.
     """
 
     def __init__(self, node_id: int, tally: Tally, tell: Callable[[ClusterEvent], None]) -> None:
@@ -73,25 +73,25 @@ class FollowerFetch:
 
     @property
     def is_idle(self) -> bool:
-        """There is nothing to fetch."""
+        """Whether there is nothing to fetch."""
         return not self._mine
 
     @property
     def is_resting(self) -> bool:
-        """All that there is was refused a moment ago."""
+        """Whether all partitions were refused and are not due for a retry."""
         return len(self._ailing) >= len(self._mine)
 
     @property
     def next_retry(self) -> float | None:
-        """When a partition that was refused is asked for again."""
+        """Time of the next retry of a refused partition; None if none was refused."""
         return min(self._ailing.values(), default=None)
 
     def is_left_out(self) -> bool:
-        """Some leader has taken us out of sync."""
+        """Whether this follower is not in the ISR of some partition."""
         return any(self._node_id not in one.facts.isr for one in self._mine.values())
 
     def assign(self, replicas: list[Replica]) -> bool:
-        """Follow these from now on; whether the next request has something to say of it."""
+        """Follow these from now on; return whether the next request has to name a change."""
         mine = {(one.topic_id, one.facts.index): one for one in replicas}
         changed = False
         for key, replica in mine.items():
@@ -119,7 +119,7 @@ class FollowerFetch:
             self._to_forget[key] = None
 
     def begin(self) -> None:
-        """A new connection: a new session."""
+        """Begin a new session, on a new connection."""
         self._session = (0, 0)
         self._asked.clear()
         self._to_forget.clear()
@@ -127,7 +127,7 @@ class FollowerFetch:
         self._to_send = dict.fromkeys(key for key in self._mine if key not in self._ailing)
 
     def revive(self, now: float) -> bool:
-        """Ask again for what was refused long enough ago; whether there is any."""
+        """Fetch partitions again whose retry is due; return whether there are any."""
         due = [key for key, at in self._ailing.items() if at <= now]
         for key in due:
             del self._ailing[key]
@@ -136,10 +136,10 @@ class FollowerFetch:
         return bool(due)
 
     def take(self, response: FetchResponse, now: float, backoff: float) -> bool:
-        """Take what came; what was refused is asked again after ``backoff`` seconds.
+        """Apply a response; refused partitions are fetched again after ``backoff`` seconds.
 
         Returns:
-            Whether to go on at once: not where the leader refuses all, or gives no session.
+            Whether to continue at once: not if the leader refused all, or created no session.
         """
         if response.error_code:
             self.begin()
@@ -164,7 +164,7 @@ class FollowerFetch:
         return bool(response.session_id)
 
     def request(self, session: int) -> FetchRequest:
-        """The next fetch of a broker whose epoch is ``session``."""
+        """Make the next fetch, for a broker whose epoch is ``session``."""
         topics: dict[bytes, FetchTopic] = {}
         for key in self._to_send:
             self._to_forget.pop(key, None)
@@ -220,10 +220,10 @@ class FollowerFetch:
             self._to_send[key] = None
         replica.follow(part.high_watermark, part.log_start_offset)
         if replica.log.start_offset != self._told_starts.get(key):
-            self._to_send[key] = None  # a DeleteRecords may wait for that
+            self._to_send[key] = None  # a DeleteRecords may wait until the leader knows it
 
     def _truncated(self, replica: Replica, end: int) -> None:
-        """Its log ended at ``end`` before."""
+        """Count and report that a log, which ended at ``end``, was truncated."""
         self._tally.truncations += 1
         facts, now = replica.facts, replica.log.end_offset
         self._tell(LogTruncated(facts.topic, facts.index, self._node_id, now, end - now))
@@ -231,7 +231,7 @@ class FollowerFetch:
     # Partitions whose end isn't within the leader's log
 
     def stray_request(self) -> ListOffsetsRequest | None:
-        """Where the leader's log of one of them begins, or then, where it ends."""
+        """Make a request for the start of the leader's log of one of them, or then for its end."""
         for key in tuple(self._strays):
             replica = self._mine.get(key)
             if replica is None:
@@ -244,7 +244,7 @@ class FollowerFetch:
         return None
 
     def locate(self, response: ListOffsetsResponse, now: float, backoff: float) -> None:
-        """Take the answer to ``stray_request``."""
+        """Apply the response to ``stray_request``."""
         topic = response.topics[0]
         part = topic.partitions[0]
         for key, found in tuple(self._strays.items()):
@@ -264,7 +264,7 @@ class FollowerFetch:
                 self._come_back(key, replica, found[0], part.offset, now + backoff)
 
     def _come_back(self, key: Key, replica: Replica, first: int, last: int, until: float) -> None:
-        """Start where the leader's log starts, or go back to its end."""
+        """Restart the log where the leader's starts, or truncate it to the leader's end."""
         log, end = replica.log, replica.log.end_offset
         if last < end:
             replica.cut_to(last)

@@ -1,8 +1,8 @@
-"""``Hosted``: the partitions of one broker, at work: appends, followers' fetches, who is in sync.
+"""``Hosted``: the partitions of one broker: appends, fetches of followers, changes of ISRs.
 
-It feeds followers, tells the controller of those that fall behind or catch up, and keeps one timer,
-for the follower that is late next. The rules are ``replicas.py``'s and ``replica.py``'s. Owned by
-``broker.py``; the handlers append and fetch through it.
+It completes the fetches of followers, asks the controller to change ISRs as they fall behind or
+catch up, and keeps one timer, for the follower that is late next. ``replicas.py`` and
+``replica.py`` have the rules. Owned by ``broker.py``; the handlers append and fetch through it.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 _RETRY_SECONDS = 1.0
-"""After which a controller that couldn't be reached is asked again."""
+"""Delay before a request to a controller that couldn't be reached is retried."""
 
 _INTERNAL_SECONDS = 5.0
-"""For all in sync to have what the broker itself appends: Kafka's offsets.commit.timeout.ms."""
+"""Limit to commit an append of the broker itself: Kafka's offsets.commit.timeout.ms."""
 
 
 class Feed:
-    """One follower, as its leader serves it: which partitions have news, and a fetch that waits.
+    """The leader's state of one follower: the partitions with news, and its pending fetch.
 
-    Its fetch reads only what is new, so that a thousand quiet partitions cost nothing, and waits
-    without a timer. Something appended ends the wait at once; a higher high watermark alone, or
-    that the start moved, within ``replica.fetch.wait.max.ms``.
+    A fetch reads only partitions with news, so that a thousand idle ones cost nothing, and waits
+    without a timer. An append ends the wait at once; a higher high watermark or a new log start
+    alone does so within ``replica.fetch.wait.max.ms``.
 
     Attributes:
-        news: Partitions that it wasn't told all of.
-        has_grown: Something was appended since a fetch set this to False.
+        news: Partitions with data or offsets that the follower doesn't have yet.
+        has_grown: Records were appended since a fetch set this to False.
     """
 
     def __init__(self) -> None:
@@ -63,13 +63,13 @@ class Feed:
         self._timer: asyncio.TimerHandle | None = None
 
     def grown(self, replica: Replica) -> None:
-        """Something was appended."""
+        """Records were appended."""
         self.has_grown = True
         self.news[key_of(replica)] = None
         self._end()
 
     def moved(self, replica: Replica, seconds: float) -> None:
-        """Its high watermark or its start is another one; that may wait so long."""
+        """The high watermark or the log start moved; send that within ``seconds``."""
         self.news[key_of(replica)] = None
         if self._loop is None or self._soon is not None:
             return
@@ -79,21 +79,21 @@ class Feed:
             self._timer = self._loop.call_later(seconds, self._try)
 
     def nudge(self) -> None:
-        """The follower wants an answer now: it has something else to ask."""
+        """Respond now, as the follower asked for: it has to send another request."""
         if self._answer is None:
             self._nudged = True
         else:
             self._end()
 
     def take_nudge(self) -> bool:
-        """Whether it was nudged when no fetch of it waited."""
+        """Whether it was nudged while no fetch was pending; resets that."""
         nudged, self._nudged = self._nudged, False
         return nudged
 
     def park(self, attempt: Callable[[], Response], seconds: float | None) -> Deferred[Response]:
-        """Keep a fetch until there is news; with ``seconds`` until then at the latest."""
+        """Keep a fetch pending until there is news, with ``seconds`` for at most as long."""
         if self._answer is not None:
-            self._answer.cancel()  # of a connection that the follower gave up
+            self._answer.cancel()  # of a connection that the follower closed
         self._attempt = attempt
         self._answer = answer = Deferred[Response](lambda: self._abandon(answer))
         self._loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ class Feed:
 
 
 def key_of(replica: Replica) -> PartitionKey:
-    """As fetch sessions know a partition."""
+    """The key of a partition in fetch sessions."""
     return PartitionKey(replica.topic_id, replica.facts.index)
 
 
@@ -130,13 +130,14 @@ class Hosted:
     """One broker's partitions.
 
     Args:
-        node_id: Whose.
-        inside: The cluster's inside.
-        broker: What time it is, and timers.
+        node_id: Of the broker.
+        inside: The control plane of the cluster.
+        broker: For its clocks and timers.
 
     Attributes:
-        replicas: Its copies.
-        deletions: Called with what a follower fetched from, as it may have deleted something.
+        replicas: The broker's replicas.
+        deletions: Called with each replica that a follower fetched from, as its log start may have
+            moved.
     """
 
     def __init__(self, node_id: int, inside: Inside, broker: Broker) -> None:
@@ -154,7 +155,7 @@ class Hosted:
         self.replicas = Replicas(node_id, inside.image)
 
     def apply(self, image: MetadataImage) -> list[Turn]:
-        """Believe ``image``; the roles that changed."""
+        """Use ``image`` from now on; return the roles that changed."""
         before = self.replicas.image
         turns = self.replicas.apply(image, self._now())
         for replica in self.replicas.advanced:
@@ -162,7 +163,7 @@ class Hosted:
         for turn in turns:
             led = self.replicas.get(turn.topic, turn.partition)
             if led is not None and led.leads and led.log.end_offset > led.log.start_offset:
-                self._note_growth(led)  # a follower is cleaned by what its leader tells
+                self._note_growth(led)  # as a follower it got its log start from the leader
         others = image.brokers is not before.brokers
         for replica in self.replicas if others else tuple(self.replicas.changed):
             self._look_for_joiners(replica)
@@ -171,7 +172,7 @@ class Hosted:
         return turns
 
     def ways_changed(self) -> None:
-        """Others can be reached than before: what the controller never heard is said again."""
+        """Reachability changed: send requests again that the controller may not have got."""
         self._ask_again()
         for replica in self.replicas:
             self._look_for_joiners(replica)
@@ -180,21 +181,21 @@ class Hosted:
 
     @property
     def is_owing(self) -> bool:
-        """Something that it leads isn't committed yet, and others in sync could have it."""
+        """Whether a log that it leads has uncommitted records that other replicas could fetch."""
         return any(
             one.leads and one.log.high_watermark < one.log.end_offset and len(one.facts.isr) > 1
             for one in self.replicas
         )
 
     def feed(self, follower: int) -> Feed:
-        """What is kept for a follower."""
+        """The state of a follower."""
         found = self._feeds.get(follower)
         if found is None:
             found = self._feeds[follower] = Feed()
         return found
 
     def close(self) -> None:
-        """The broker is down: no timer, no follower."""
+        """The broker is down: cancel timers and forget followers."""
         self._feeds.clear()
         self._joining.clear()
         self.replicas.stand_down()
@@ -207,10 +208,10 @@ class Hosted:
     # Leading
 
     def append(self, replica: Replica, batch: StoredBatch, log_append_time: int | None) -> Appended:
-        """Append what a producer sent; its followers hear of it.
+        """Append a producer's batch and wake the followers.
 
         Raises:
-            Refused: As ``PartitionLog.append`` does.
+            Refused: As by ``PartitionLog.append``.
         """
         end = replica.log.end_offset
         appended = replica.append(batch, log_append_time, self._now())
@@ -218,7 +219,7 @@ class Hosted:
         return appended
 
     def append_placed(self, replica: Replica, batch: StoredBatch) -> None:
-        """Append a batch that has its offsets; its followers hear of it."""
+        """Append a batch that has its offsets, and wake the followers."""
         end = replica.log.end_offset
         replica.log.append_placed(batch)
         replica.grown(end, self._now())
@@ -235,10 +236,10 @@ class Hosted:
         self.replicas.check(replica)
         due = replica.next_lag(self.replicas.image.config.replica_lag_time)
         if due is not None and (not self._lag.is_set or due < self._lag_due):
-            self._wake_at(due)  # else it wakes before, and looks at all
+            self._wake_at(due)  # else the timer fires before, and checks all replicas
 
     def _note_growth(self, replica: Replica) -> None:
-        """There may be something to clean, once its time has come."""
+        """Schedule the check whether a log that grew has to be cleaned."""
         self.tidy(replica)
         config = self.replicas.image.config
         soon = config.cleaner_backoff_ms if replica.config.compacted else config.retention_check_ms
@@ -247,7 +248,7 @@ class Hosted:
             replica.look_at_ms = due
 
     def put(self, replica: Replica, end_before: int, in_sync: list[int]) -> None:
-        """A test put batches into a leader's log, and into those of these followers."""
+        """A test appended batches to a leader's log, and to those of these followers."""
         for one in in_sync:
             follower = replica.followers.get(one)
             if follower is not None:
@@ -258,13 +259,13 @@ class Hosted:
     def append_internal(
         self, topic: str, index: int, batch: StoredBatch, done: Callable[[ErrorCode], None]
     ) -> None:
-        """Append a batch of the broker's own, and say when all in sync have it.
+        """Append a batch of the broker itself, and call ``done`` when all in sync have it.
 
         Args:
-            topic: One of Kafka's own.
+            topic: An internal topic.
             index: Of its partition.
-            batch: Gets its offset here.
-            done: Called once, with NONE or what went wrong; never once the broker is down.
+            batch: Its offset is assigned here.
+            done: Called once, with NONE or an error code; never once the broker is down.
         """
         replica = self.replicas.get(topic, index)
         if replica is None or not replica.leads:
@@ -292,10 +293,10 @@ class Hosted:
         start_offset: int,
         broker_epoch: int = -1,
     ) -> None:
-        """A follower asks for what follows ``offset``; ``tell_joiners`` follows its last partition.
+        """A follower fetches from ``offset``; call ``tell_joiners`` after its last partition.
 
         Raises:
-            Refused: It has no replica.
+            Refused: That broker has no replica of it.
         """
         if replica.fetched_by(follower, offset, start_offset, self._now()):
             self.moved(replica)
@@ -313,7 +314,7 @@ class Hosted:
             self.feed(follower).moved(replica, seconds)
 
     def preferred_replica(self, replica: Replica, rack: str, offset: int) -> int:
-        """The follower in ``rack`` that a consumer is sent to, -1 for none (KIP-392)."""
+        """The follower in ``rack`` that a consumer is redirected to, -1 for none (KIP-392)."""
         image = self.replicas.image
         if not image.config.selects_by_rack or image.brokers[self._node_id].rack == rack:
             return NO_LEADER
@@ -330,9 +331,9 @@ class Hosted:
     # Cleaning
 
     def tidy(self, replica: Replica) -> None:
-        """Delete and compact what is due; asked before a log is read, so that it takes no timer.
+        """Delete and compact what is due; called before a log is read, so it needs no timer.
 
-        A log that was appended to is looked at after ``log.retention.check.interval.ms``, a
+        A log that was appended to is checked after ``log.retention.check.interval.ms``, a
         compacted one after ``log.cleaner.backoff.ms``.
         """
         if replica.look_at_ms is not None and self._wall_ms() >= replica.look_at_ms:
@@ -359,7 +360,10 @@ class Hosted:
             self._joining.append(change)
 
     def tell_joiners(self) -> None:
-        """Bring to the controller who caught up, in one request: each makes an image."""
+        """Ask the controller to add followers that caught up.
+
+        All in one request, as each request makes an image.
+        """
         if self._joining:
             changes, self._joining = self._joining, []
             self._ask(changes)
@@ -368,7 +372,7 @@ class Hosted:
         self._inside.alter_isr(self._node_id, changes, partial(self._answered, changes))
 
     def _ask_again(self) -> None:
-        """What has no answer may have been granted: until that is known, joiners are in sync."""
+        """Resend ISR changes without a response: they may be applied, so added ones count."""
         self._retry.cancel()
         wished = [
             self.replicas.wished(one, one.wanted_isr)
@@ -384,14 +388,14 @@ class Hosted:
                 self._retry.set(_RETRY_SECONDS)
         for change, code in zip(changes, codes or (), strict=codes is not None):
             if code is ErrorCode.INELIGIBLE_REPLICA:
-                self.replicas.unanswered(change)  # after other codes a newer image comes
+                self.replicas.unanswered(change)  # after other codes a newer image follows
                 replica = self.replicas.get(change.topic, change.index)
                 if replica is not None and replica.leads and replica.advance():
                     self.moved(replica)
         self.watch_lag()
 
     def watch_lag(self) -> None:
-        """Have the timer where the next follower will be late."""
+        """Set the timer for the time when the next follower is late."""
         due = self.replicas.next_check()
         if due is not None:
             self._wake_at(due)

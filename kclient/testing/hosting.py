@@ -14,7 +14,7 @@ Server: TypeAlias = "asyncio.Server | Listener"
 Factory: TypeAlias = Callable[[], asyncio.BaseProtocol]
 
 INNER = 0
-"""The number of connections from other brokers; those of clients count from 1."""
+"""Connection number of all connections from other brokers; those of clients count from 1."""
 
 
 class Address(NamedTuple):
@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
-    """Open a listener; it and its port, which is a free one where 0 was given.
+    """Open a listener; return it and its port, a free one if 0 was given.
 
     Raises:
         OSError: It can't be opened.
@@ -50,7 +50,7 @@ async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
             await server.start_serving()
         except BaseException:  # a cancelled create_server would leave it open
             accept_no_more(server)
-            loop.call_soon(server.close)  # once what was accepted in this very turn is attached
+            loop.call_soon(server.close)  # once connections of this iteration are attached
             raise
         return server, int(server.sockets[0].getsockname()[1])
     listener = address.network.listen(factory, address.host, address.port)
@@ -58,9 +58,9 @@ async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
 
 
 def accept_no_more(server: Server) -> None:
-    """Take no connection from now on, so that none is in the making when the server is closed.
+    """Accept no more connections, so that none is being set up when the server is closed.
 
-    asyncio fails on such a one without a word and leaves its socket open (``Server._attach``).
+    asyncio fails silently on such a connection and leaves its socket open (``Server._attach``).
     """
     if isinstance(server, asyncio.Server):
         for one in server.sockets:

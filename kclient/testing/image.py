@@ -1,7 +1,7 @@
-"""What a broker knows of the cluster: brokers, topics, partitions, leaders. A value, never edited.
+"""The metadata image of a broker: brokers, topics, partitions, leaders. Immutable.
 
 The controller makes a new ``MetadataImage`` for each change and sends it to the brokers; each
-answers from the one that it was sent last, so one that is cut off tells what was true before.
+responds from the last one that it got, so a disconnected broker returns stale metadata.
 Used by the handlers as ``call.image``. No waiting, no clock, no randomness.
 """
 
@@ -27,7 +27,7 @@ class BrokerFacts:
 
     Attributes:
         alive: It has a session.
-        epoch: Of that session; each one has a higher one.
+        epoch: Of that session; each new session has a higher one.
     """
 
     node_id: int
@@ -40,16 +40,16 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition: who has it, who leads it.
+    """One partition: its replicas, leader, ISR and epochs.
 
     Attributes:
         replicas: Node ids, the preferred leader first.
-        isr: Those in sync.
+        isr: Node ids of the replicas in sync.
         leader_epoch: Rises with each election.
         partition_epoch: Rises with each change.
-        elr: Those that are down but have all that was committed, so that they may lead again
+        elr: Replicas that are down but have all committed records, so that they may lead again
             (KIP-966).
-        last_known_elr: The last leader, where nobody is in sync.
+        last_known_elr: The last leader, if no replica is in sync.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class PartitionFacts:
     last_known_elr: tuple[int, ...] = ()
 
     def has_min_isr(self, config: TopicConfig) -> bool:
-        """Enough replicas are in sync for acks=all, and for readers to get more (KIP-966)."""
+        """Whether enough are in sync for acks=all and to move the high watermark (KIP-966)."""
         return len(self.isr) >= min(config.min_insync_replicas, len(self.replicas))
 
 
@@ -78,7 +78,7 @@ class TopicFacts:
 
     @property
     def is_internal(self) -> bool:
-        """One of Kafka's own."""
+        """Whether it is one of Kafka's internal topics."""
         return self.name in INTERNAL_TOPICS
 
     @property
@@ -93,11 +93,11 @@ class MetadataImage:
 
     Attributes:
         cluster_id: Base64 of 16 random bytes, as Kafka makes it.
-        config: Of all brokers.
+        config: The configuration of all brokers.
         version: Rises with each change.
-        controller_id: Who made it.
-        controller_epoch: In which of its reigns.
-        brokers: By node id, those included that are down.
+        controller_id: Node id of the controller that made it.
+        controller_epoch: Epoch of that controller.
+        brokers: By node id, including those that are down.
         topics: By name.
         names: Names of topics by their ids.
     """
@@ -113,7 +113,7 @@ class MetadataImage:
 
     @property
     def alive_brokers(self) -> list[BrokerFacts]:
-        """Those that are up, by node id."""
+        """The brokers that are up, by node id."""
         return [self.brokers[one] for one in sorted(self.brokers) if self.brokers[one].alive]
 
     def topic_by_id(self, topic_id: bytes) -> TopicFacts | None:
@@ -138,7 +138,7 @@ class MetadataImage:
         return TopicConfig(given, self.config.topic_defaults)
 
     def place(self, count: int, replication_factor: int, first: int = 0) -> list[list[int]]:
-        """Replicas of ``count`` partitions: leaders in turn over all brokers, racks alternating.
+        """Place ``count`` partitions: leaders round-robin over all brokers, racks alternating.
 
         Raises:
             Refused: INVALID_REPLICATION_FACTOR.
@@ -169,16 +169,16 @@ class MetadataImage:
     # The next image
 
     def with_broker(self, broker: BrokerFacts) -> MetadataImage:
-        """With this broker as it is now."""
+        """A copy with this broker added or replaced."""
         return replace(self, brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))
 
     def without_broker(self, node_id: int) -> MetadataImage:
-        """With that one never registered."""
+        """A copy without that broker."""
         left = {one: facts for one, facts in self.brokers.items() if one != node_id}
         return replace(self, brokers=MappingProxyType(left))
 
     def with_topics(self, *topics: TopicFacts) -> MetadataImage:
-        """With these topics, new or changed."""
+        """A copy with these topics, new or changed."""
         changed = {topic.name: topic for topic in topics}
         names = self.names
         if any(topic.topic_id not in names for topic in topics):
@@ -186,13 +186,13 @@ class MetadataImage:
         return replace(self, topics=MappingProxyType({**self.topics, **changed}), names=names)
 
     def without_topic(self, topic: TopicFacts) -> MetadataImage:
-        """With that one gone."""
+        """A copy without that topic."""
         topics = {name: one for name, one in self.topics.items() if name != topic.name}
         names = {one: name for one, name in self.names.items() if one != topic.topic_id}
         return replace(self, topics=MappingProxyType(topics), names=MappingProxyType(names))
 
     def with_partitions(self, changed: Sequence[PartitionFacts]) -> MetadataImage:
-        """With these partitions, all of topics that are there."""
+        """A copy with these partitions replaced; their topics must exist."""
         by_topic: dict[str, dict[int, PartitionFacts]] = {}
         for one in changed:
             by_topic.setdefault(one.topic, {})[one.index] = one

@@ -1,7 +1,7 @@
 """``Inlet``: the buffer that a broker's connection reads into, and the frames in it.
 
-``connection.Channel`` has one. A frame is given out as a view: its bytes stay as they are until
-the request was answered, which ``room`` is told by ``busy``.
+``connection.Channel`` has one. A frame is returned as a view: its bytes are not overwritten until
+the response to it was sent; until then the channel passes ``busy`` to ``room``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from kclient.testing.refused import Hangup
 _SIZE = struct.Struct(">i")
 _BUFFER_BYTES = 64 << 10
 _KEPT_BUFFER_BYTES = 4 << 20
-"""A larger buffer is given back when its frame was served."""
+"""A larger buffer is freed once its frame was served."""
 
 
 class Inlet:
-    """Bytes that came.
+    """The read buffer of a connection.
 
     Attributes:
-        held: How many of them are not given out.
+        held: Number of bytes that were read but not returned in a frame yet.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Inlet:
         self.held = 0
 
     def room(self, busy: bool) -> memoryview:
-        """Where to read into; while ``busy`` no byte that was given out is written over."""
+        """The memory to read into; while ``busy`` bytes of returned frames are not overwritten."""
         if not self.held and not busy:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER_BYTES:
@@ -40,12 +40,12 @@ class Inlet:
         return memoryview(self._buffer)[self._end :]
 
     def took(self, count: int) -> None:
-        """So many bytes were read into the room."""
+        """``count`` bytes were read into that memory."""
         self._end += count
         self.held += count
 
     def _make_room(self) -> None:
-        """Room grows with the bytes that came, not with the size that was announced.
+        """Make space for more; it grows with the bytes read, not with the size field of a frame.
 
         Always a new buffer: a request that waits may have views of the old one.
         """
@@ -57,7 +57,7 @@ class Inlet:
         self._buffer, self._start, self._end = buffer, 0, self.held
 
     def next_frame(self, most: int) -> memoryview | None:
-        """Give out the next frame, without its size field, if it is there as a whole.
+        """Return the next frame, without its size field, if all of it was read.
 
         Raises:
             Hangup: Its size is negative, or more than ``most``.
@@ -76,7 +76,7 @@ class Inlet:
         return memoryview(self._buffer)[begin : self._start]
 
     def begun(self, most: int) -> tuple[memoryview, int] | None:
-        """What is there of the next frame, and its size; None if that is no size."""
+        """The part of the next frame that was read, and its size; None if the size is invalid."""
         if self.held < _SIZE.size:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, self._start)

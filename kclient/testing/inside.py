@@ -1,9 +1,9 @@
-"""``Inside``: how a cluster's brokers hold together: sessions, the race for the claim, images.
+"""``Inside``: the control plane of a cluster: sessions, controller elections, metadata images.
 
 Brokers join and leave; one that can't reach the registry loses its session after
-``broker.session.timeout.ms``. Whenever the claim is free, those with a session race for it, and the
-first one reigns as ``Controller``. An image goes to each broker that its controller reaches; the
-others get it when the way is mended. Owned by ``Cluster``; timers come from ``call_later``.
+``broker.session.timeout.ms``. Whenever the claim is free, brokers with a session claim it, and the
+first one becomes ``Controller``. Its images go to each broker that it reaches; the others get the
+newest one once they are reachable. Owned by ``Cluster``; timers come from ``call_later``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Inside:
-    """The registry, the ways between the brokers, and who reigns.
+    """The registry, the links between the brokers, and the controller.
 
     Attributes:
         registry: Sessions, claim and the newest image.
-        interior: Who reaches whom.
-        tally: What happened so far.
+        interior: Reachability between brokers.
+        tally: Counts of what happened so far.
     """
 
     def __init__(self, image: MetadataImage, rng: random.Random) -> None:
@@ -49,12 +49,12 @@ class Inside:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest one."""
+        """The newest image."""
         return self.registry.image
 
     @property
     def controller(self) -> Controller | None:
-        """Who reigns, as the registry knows."""
+        """The controller according to the registry."""
         return self._reigns.get(self.registry.holder)
 
     # Members
@@ -68,14 +68,14 @@ class Inside:
         self._push(member)
 
     def leave(self, node_id: int) -> None:
-        """A broker is down, and that is noticed at once, as its connections are closed."""
+        """A broker is down: end its session at once, as its connections are closed."""
         self._members.pop(node_id, None)
         self._cancel_expiry(node_id)
         self._reigns.pop(node_id, None)
         self.registry.end_session(node_id)
 
     def resign(self) -> None:
-        """Let the controller give its claim back; another broker gets it, if there is one."""
+        """Make the controller release its claim; another broker claims it, if there is one."""
         holder = self.registry.holder
         reign = self._reigns.pop(holder, None)
         if reign is not None:
@@ -91,7 +91,7 @@ class Inside:
             self._with_controller(lambda one: one.broker_down(node_id))
 
     def _race(self, last: int | None = None) -> None:
-        """Everybody who can claims, in the order of the sessions; who held it comes last."""
+        """Let reachable brokers claim, in the order of their sessions, the ``last`` holder last."""
         racers = list(self.registry.sessions)
         for node_id in sorted(racers, key=lambda one: one == last):
             if node_id not in self._members or not self._in_touch(node_id):
@@ -117,7 +117,7 @@ class Inside:
         self._take_in_all(reign)
 
     def _take_in_all(self, controller: Controller) -> None:
-        """Also those that came while the controller didn't reach the registry."""
+        """Take in also brokers that started while the controller didn't reach the registry."""
         for one in self.registry.sessions:
             if not self._is_known(one):
                 self._take_in(controller, one)
@@ -133,7 +133,7 @@ class Inside:
             controller.broker_up(replace(member.facts(), alive=True, epoch=session))
 
     def _with_controller(self, action: Callable[[Controller], None]) -> None:
-        """Let the controller act, if there is one that can; the next one finds out by itself."""
+        """Call ``action`` if the controller is reachable; a later one finds out by itself."""
         reign = self.controller
         if reign is not None and self._in_touch(reign.node_id):
             action(reign)
@@ -144,10 +144,10 @@ class Inside:
     # Requests of brokers
 
     def controller_for(self, node_id: int) -> Controller:
-        """Who reigns, for a broker that wants something of it.
+        """The controller, for a request of a broker.
 
         Raises:
-            Refused: NOT_CONTROLLER: nobody does, or it can't be reached from there.
+            Refused: NOT_CONTROLLER: there is none, or it can't be reached from that broker.
         """
         reign = self.controller
         if reign is None or not self.interior.reachable(node_id, reign.node_id):
@@ -160,7 +160,11 @@ class Inside:
         changes: Iterable[IsrChange],
         answered: Callable[[list[ErrorCode] | None], None],
     ) -> None:
-        """Bring a leader's wish to the controller; ``answered`` gets a code each, or None."""
+        """Send a leader's ISR changes to the controller.
+
+        ``answered`` is called with a code for each, or with None if the controller is unreachable
+        or was replaced.
+        """
         wanted, life = list(changes), self._lives.get(node_id)
         try:
             reign = self.controller_for(node_id)
@@ -170,7 +174,7 @@ class Inside:
 
         def arrive() -> None:
             if self._lives.get(node_id) != life:
-                return  # it was restarted and forgot: whom it doesn't count must not be in sync
+                return  # sent before a restart: the leader doesn't count these replicas any more
             try:
                 codes: list[ErrorCode] | None = reign.alter_isr(node_id, wanted)
             except Refused:
@@ -200,7 +204,7 @@ class Inside:
         self.interior.send(sender, member.node_id, arrive)
 
     def _push(self, member: Broker) -> None:
-        """The newest image for one that may have missed it."""
+        """Send the newest image to a broker that may have missed it."""
         reign = self.controller
         if reign is not None and self._in_touch(reign.node_id):
             self._send(reign.node_id, member, self.image)
@@ -232,6 +236,6 @@ class Inside:
             timer.cancel()
 
     def close(self) -> None:
-        """Let go of all timers."""
+        """Cancel all timers."""
         for node_id in tuple(self._expiries):
             self._cancel_expiry(node_id)

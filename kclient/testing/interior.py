@@ -1,8 +1,8 @@
-"""Who reaches whom inside the cluster: brokers among each other, and the registry.
+"""Reachability inside the cluster, between brokers and from them to the registry.
 
 Messages between controller, brokers and registry go through ``send``: they arrive at once, or after
-a delay, or not at all where two nodes were parted. Followers ask ``reachable`` before they dial.
-Used by ``Cluster`` and its brokers; it doesn't know what is sent.
+a delay, or not at all if the nodes are disconnected. Followers check ``reachable`` before they
+dial. Used by ``Cluster`` and its brokers; it doesn't know the contents of messages.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 REGISTRY = 0
-"""Stands for the registry among the node ids, which begin at 1."""
+"""Node id that stands for the registry; those of brokers begin at 1."""
 
 
 class Interior:
-    """Ways between nodes.
+    """Links between nodes.
 
     Attributes:
-        delay: Called with both ends, gives the seconds that a message travels; None for none.
-        later: Runs a function after so many seconds; needed where ``delay`` is set.
+        delay: Called with both ends, returns the latency in seconds; None for no latency.
+        later: Runs a function after so many seconds; needed if ``delay`` is set.
     """
 
     def __init__(self) -> None:
@@ -28,20 +28,20 @@ class Interior:
         self.later: Callable[[float, Callable[[], None]], object] | None = None
 
     def reachable(self, one: int, other: int) -> bool:
-        """Whether word gets from one to the other."""
+        """Whether messages get from one to the other."""
         return not self._parted or frozenset((one, other)) not in self._parted
 
     @property
     def parted(self) -> list[tuple[int, int]]:
-        """The pairs that can't reach one another."""
+        """The disconnected pairs."""
         return sorted((min(pair), max(pair)) for pair in self._parted)
 
     def part(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Cut these ways."""
+        """Disconnect these pairs."""
         self._change(self._parted | {frozenset(pair) for pair in pairs})
 
     def join(self, pairs: Iterable[tuple[int, int]] | None = None) -> None:
-        """Mend these ways, or all."""
+        """Connect these pairs again, or all."""
         mended = None if pairs is None else {frozenset(pair) for pair in pairs}
         self._change(set() if mended is None else self._parted - mended)
 
@@ -52,11 +52,11 @@ class Interior:
                 listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever a way is cut or mended."""
+        """Call ``listener`` whenever pairs are disconnected or connected."""
         self._listeners.append(listener)
 
     def send(self, sender: int, receiver: int, deliver: Callable[[], None]) -> None:
-        """Let ``deliver`` run at the receiver, unless the two are parted when it would arrive."""
+        """Call ``deliver`` at the receiver, unless the two are disconnected on its arrival."""
         if sender == receiver:
             deliver()
         elif self.reachable(sender, receiver):

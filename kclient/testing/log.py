@@ -2,8 +2,8 @@
 
 Offsets, epochs, producers and open transactions of one log; an append gives a batch its offset,
 a read returns whole batches. Used by the handlers of Produce, Fetch and ListOffsets, and by
-``Cluster`` for tests. Rules only: no waiting, no clock; what a batch may hold was checked before
-(``batch_rules.py``). Each replica of a partition has one.
+``Cluster`` for tests. Pure logic: no waiting, no clock; ``batch_rules.py`` checked the batches
+before. Each replica of a partition has one.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
 
 INFLATE_CAP_BYTES = 256 << 20
-"""Most that one batch may inflate to when its records are looked at."""
+"""Maximum size to which one batch may inflate when its records are read."""
 
 ENDLESS_BYTES = 1 << 62
-"""What listeners are told instead of a size when waiting on makes no sense any more."""
+"""Size that is passed to listeners to end their wait, whatever number of bytes they wait for."""
 
 
 class Appended(NamedTuple):
-    """Where a batch is; of a duplicate, where its first copy is."""
+    """The position of a batch; for a duplicate, that of its first copy."""
 
     base_offset: int
     timestamp: int
-    """Milliseconds: the batch's greatest timestamp where the broker gave it, or for a duplicate;
-    else -1."""
+    """Milliseconds: the batch's greatest timestamp if the broker set it, or for a duplicate; else
+    -1."""
 
 
 class ReadResult(NamedTuple):
@@ -43,7 +43,7 @@ class ReadResult(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The answer of a lookup by time."""
+    """The result of a lookup by time."""
 
     offset: int
     timestamp: int
@@ -57,11 +57,11 @@ class PartitionLog:
     Attributes:
         start_offset: First offset that may be read; rises when records are deleted.
         end_offset: The next offset to be written.
-        high_watermark: Readers get what lies below it.
-        epochs: Leader epochs and where they began.
+        high_watermark: Consumers get records below it.
+        epochs: Leader epochs and their start offsets.
         producers: Sequences of idempotent producers.
         transactions: Open and aborted transactions.
-        segments: Where Kafka's files would begin, as far as ``note_segments`` was asked.
+        segments: Where Kafka's files would begin, up to the last call of ``note_segments``.
     """
 
     start_offset: int = 0
@@ -87,12 +87,12 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Of all batches."""
+        """Size of all batches."""
         return sum(len(batch.data) for batch in self._batches)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed reader has to stop."""
+        """The offset at which a read_committed consumer has to stop."""
         first_open = self.transactions.first_open_offset
         if first_open is None:
             return self.high_watermark
@@ -101,11 +101,11 @@ class PartitionLog:
     def append(
         self, batch: StoredBatch, leader_epoch: int, log_append_time: int | None
     ) -> Appended:
-        """Append what a producer sent, unless it is a duplicate.
+        """Append a producer's batch, unless it is a duplicate.
 
         Args:
             batch: Its offsets begin at 0; it now belongs to the log.
-            leader_epoch: The leader's.
+            leader_epoch: The epoch of the leader.
             log_append_time: Milliseconds for topics with LogAppendTime; None for CreateTime.
 
         Raises:
@@ -123,7 +123,7 @@ class PartitionLog:
         return Appended(batch.base_offset, -1 if log_append_time is None else log_append_time)
 
     def append_placed(self, batch: StoredBatch) -> None:
-        """Append a batch that has its offsets already: markers, gaps, and what a leader wrote.
+        """Append a batch that has its offsets already: markers, gaps, and batches of a leader.
 
         Raises:
             ValueError: The batch begins below the log's end.
@@ -141,7 +141,7 @@ class PartitionLog:
             listener(len(batch.data))
 
     def advance(self, high_watermark: int) -> None:
-        """Let readers have what lies below ``high_watermark``, which never goes back."""
+        """Raise the high watermark, below which consumers may read; it never decreases."""
         if high_watermark <= self.high_watermark:
             return
         first = self._index_of(self.high_watermark)
@@ -155,13 +155,13 @@ class PartitionLog:
             listener(size)
 
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool) -> ReadResult:
-        """Whole batches from the one that holds ``offset`` on, all of them below ``end``.
+        """Return whole batches from the one that holds ``offset`` on, all of them below ``end``.
 
         Args:
             offset: From the log's start to its end.
-            max_bytes: Of all batches together.
+            max_bytes: Limit for all batches together.
             end: High watermark or last stable offset.
-            at_least_one: The first batch comes even if it alone is over ``max_bytes``.
+            at_least_one: Return the first batch even if it alone is over ``max_bytes``.
 
         Raises:
             Refused: OFFSET_OUT_OF_RANGE.
@@ -217,7 +217,7 @@ class PartitionLog:
             self.raise_start(offset)
 
     def raise_start(self, offset: int) -> None:
-        """Let the log begin at ``offset``, which lies above its start, as its leader's does."""
+        """Make the log begin at ``offset``, which is above its start, as its leader's log does."""
         if offset > self.end_offset:
             self.restart(offset)
             return
@@ -230,7 +230,7 @@ class PartitionLog:
         self.transactions.delete_before(offset)
 
     def truncate(self, offset: int) -> None:
-        """Throw away all batches that reach ``offset`` or beyond, as a deposed leader does."""
+        """Remove all batches that reach ``offset`` or beyond, as a deposed leader has to do."""
         keep = bisect_left([batch.next_offset for batch in self._batches], offset + 1)
         del self._batches[keep:]
         del self._bases[keep:]
@@ -241,7 +241,7 @@ class PartitionLog:
         self._rebuild()
 
     def restart(self, offset: int) -> None:
-        """Throw everything away and begin at ``offset``."""
+        """Remove all batches and begin again at ``offset``."""
         self._batches.clear()
         self._bases.clear()
         self.start_offset = self.end_offset = self.high_watermark = offset
@@ -250,13 +250,13 @@ class PartitionLog:
         self._rebuild()
 
     def note_segments(self, segment_bytes: int, segment_ms: int) -> None:
-        """Bring ``segments`` up to the log's start and end, with the limits that count now."""
+        """Update ``segments`` to the log's start and end, with the limits that are valid now."""
         first = bisect_left(self._bases, self.segments.counted_to)
         self.segments.note(self._batches[first:], segment_bytes, segment_ms)
         self.segments.truncate_start(self.start_offset)
 
     def replace_below(self, end: int, batches: Sequence[StoredBatch]) -> None:
-        """Put what compaction left in the place of all batches below ``end``."""
+        """Replace all batches below ``end`` with those that remain after compaction."""
         count = bisect_left(self._bases, end)
         self._batches[:count] = batches
         self._bases[:count] = [batch.base_offset for batch in batches]
@@ -265,8 +265,8 @@ class PartitionLog:
         """Call ``listener(size_bytes)`` when there is more to read, until ``unlisten``.
 
         Args:
-            listener: Called with the bytes that are new.
-            tail: Call it when anything is appended, too, though it isn't committed.
+            listener: Called with the number of new bytes.
+            tail: Call it also when batches are appended, before they are committed.
         """
         self._listeners[listener] = None
         if tail:
@@ -278,13 +278,13 @@ class PartitionLog:
         self._tail_listeners.pop(listener, None)
 
     def disturb(self) -> None:
-        """Wake everybody who waits for data: leadership changed, or the topic is gone."""
+        """Wake all listeners that wait for data: leadership changed, or the topic was deleted."""
         for listener in tuple(self._listeners):
             listener(ENDLESS_BYTES)
 
     @property
     def listener_count(self) -> int:
-        """How many wait for data."""
+        """Number of listeners for data."""
         return len(self._listeners)
 
     def _index_of(self, offset: int) -> int:

@@ -1,10 +1,10 @@
-"""What Kafka deletes by itself: retention by time and by size, and compaction of one log.
+"""Cleaning of one log: retention by time and by size, and compaction.
 
 ``clean`` does at once what Kafka's two threads would do with a log now, by the topic's
-configuration, and says when there may be more to do, so that an idle cluster needs no periodic
-timer. It works in segments (``log_state.py``): retention takes whole ones, and those of which all
-is below the high watermark; compaction never touches the active one. Called by whoever drives the
-brokers, and by ``Cluster.clean``. Rules only: the time comes in as ``now_ms``.
+configuration, and returns when there may be more to do, so that an idle cluster needs no periodic
+timer. It works in segments (``log_state.py``): retention deletes whole ones that lie below the high
+watermark; compaction never touches the active one. Called by ``hosted.py``, also for
+``Cluster.clean``. Pure logic: the time is passed in as ``now_ms``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kclient.testing.topic_configs import TopicConfig
 
 
 class CleanResult(NamedTuple):
-    """What became of a log.
+    """The result of cleaning a log.
 
     Attributes:
-        start_offset: Where it begins now.
+        start_offset: Where the log begins now.
         freed_bytes: How much smaller it is.
-        removed_records: Those that compaction took.
+        removed_records: Records that compaction removed.
         compacted: Whether compaction was due.
         next_clean_at: Milliseconds since the epoch when something may become due though nothing
             is appended; None if nothing will.
-        uncleanable: Why compaction gave up, for the log; None if it didn't.
+        uncleanable: Why compaction failed, for the log message; None if it didn't.
     """
 
     start_offset: int
@@ -41,11 +41,11 @@ class CleanResult(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """One segment and what is in it."""
+    """One segment and its batches."""
 
     base: int
     next_base: int
-    """Where the next one begins, or the log's end."""
+    """Base offset of the next segment, or the log's end."""
     batches: Sequence[StoredBatch]
 
     @property
@@ -54,7 +54,7 @@ class _Segment(NamedTuple):
 
     @property
     def largest_timestamp(self) -> int:
-        """-1 where no batch has records with a time."""
+        """Largest timestamp of its records; -1 if none has one."""
         return max((one.max_timestamp for one in self.batches if one.record_count), default=-1)
 
 
@@ -64,11 +64,11 @@ def clean(
     """Delete and compact what is due.
 
     Args:
-        log: Of one replica; its leader's and its followers' are cleaned each for themselves.
-        config: The topic's.
+        log: Of one replica; the logs of the leader and of each follower are cleaned separately.
+        config: Configuration of the topic.
         now_ms: Milliseconds since the epoch.
         force: Begin a new segment first, and compact however little is dirty. The lag of
-            ``min.compaction.lag.ms`` and the retention of tombstones count all the same.
+            ``min.compaction.lag.ms`` and the retention of tombstones apply all the same.
 
     Returns:
         What was done.
@@ -107,7 +107,7 @@ def _segments(log: PartitionLog) -> list[_Segment]:
 
 
 def _deletable(log: PartitionLog) -> list[_Segment]:
-    """Segments, oldest first, that retention may take: committed, and not just empty and active."""
+    """Segments that retention may delete, oldest first: committed, and not an empty active one."""
     found = []
     for segment in _segments(log):
         if segment.next_base > log.high_watermark or segment.next_base == segment.base:
@@ -117,7 +117,7 @@ def _deletable(log: PartitionLog) -> list[_Segment]:
 
 
 def _delete_old(log: PartitionLog, config: TopicConfig, now_ms: int) -> None:
-    """Delete first segments by size and by age; the active one is closed before it goes."""
+    """Delete the oldest segments by size and by age; the active one is closed before that."""
     over = log.size_bytes - config.retention_bytes
     end = log.start_offset
     for segment in _deletable(log):
@@ -150,7 +150,7 @@ def _first_uncleanable(log: PartitionLog, config: TopicConfig, now_ms: int) -> i
 
 
 def _compact(log: PartitionLog, config: TopicConfig, now_ms: int, force: bool) -> int | None:
-    """Compact if it is due: how many records went, or None."""
+    """Compact if it is due; return how many records were removed, or None if it wasn't due."""
     first_dirty = log.segments.first_dirty
     end = _first_uncleanable(log, config, now_ms)
     segments = [one for one in _segments(log) if one.next_base <= end]
@@ -176,7 +176,7 @@ def _compact(log: PartitionLog, config: TopicConfig, now_ms: int, force: bool) -
 
 
 def _overdue_at(dirty: Sequence[_Segment], config: TopicConfig) -> int | None:
-    """When ``max.compaction.lag.ms`` wants these segments compacted; None if they have no time."""
+    """When ``max.compaction.lag.ms`` makes compaction due; None if no record has a timestamp."""
     times = [one.batches[0].max_timestamp for one in dirty if one.batches]
     times = [at for at in times if at > 0]
     return min(times) + config.max_compaction_lag_ms + 1 if times else None

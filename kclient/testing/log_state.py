@@ -1,6 +1,7 @@
-"""What a log keeps beside its batches: epochs, producers, transactions, where segments begin.
+"""State derived from a log's batches: epochs, producers, transactions, segments.
 
-Used by ``log.py``, which feeds each with what it appends and cuts them where it is cut. No I/O.
+Used by ``log.py``, which passes each appended batch to them, and truncates them with the log. No
+I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNDEFINED = -1
 """No epoch, or no offset."""
 _EPOCH, _START = itemgetter(0), itemgetter(1)
 REMEMBERED_BATCHES = 5
-"""Of each producer, as in Kafka: what bounds ``max.in.flight`` of idempotent producers."""
+"""Per producer, as in Kafka: this limits ``max.in.flight`` of idempotent producers."""
 _MAX_SEQUENCE = (1 << 31) - 1
 _CONTROL_KEY = struct.Struct(">hh")
 _ABORT = 0
@@ -32,7 +33,7 @@ _ABORT = 0
 
 
 class EpochEnd(NamedTuple):
-    """The last epoch up to the one asked for, and the offset where it ended."""
+    """The largest epoch up to the requested one, and its end offset."""
 
     epoch: int
     end_offset: int
@@ -54,13 +55,13 @@ class LeaderEpochs:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``; epochs without a record give way."""
+        """Add ``epoch``, which begins at ``start_offset``; epochs without records are removed."""
         if not self._entries or epoch > self.latest:
             self.truncate_end(start_offset)
             self._entries.append((epoch, start_offset))
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where ``epoch`` ended, as Kafka answers OffsetForLeaderEpoch."""
+        """Where ``epoch`` ended, as in Kafka's response to OffsetForLeaderEpoch."""
         if not self._entries or epoch == UNDEFINED or epoch > self.latest:
             return EpochEnd(UNDEFINED, UNDEFINED)
         if epoch == self.latest:
@@ -70,19 +71,19 @@ class LeaderEpochs:
         return EpochEnd(last, self._entries[higher][1])
 
     def at(self, offset: int) -> int:
-        """The epoch that ``offset`` was, or will be, written in; -1 if none is known."""
+        """The epoch in which ``offset`` was, or will be, written; -1 if none is known."""
         index = bisect_right(self._entries, offset, key=_START)
         return self._entries[index - 1][0] if index else UNDEFINED
 
     def truncate_start(self, offset: int) -> None:
-        """Records below ``offset`` are gone: the epoch there now begins at ``offset``."""
+        """Records below ``offset`` were removed: the epoch there now begins at ``offset``."""
         index = bisect_right(self._entries, offset, key=_START)
         if index:
             epoch, start = self._entries[index - 1]
             self._entries[:index] = [(epoch, max(start, offset))]
 
     def truncate_end(self, offset: int) -> None:
-        """Records from ``offset`` on are gone, and so are the epochs that began there."""
+        """Records from ``offset`` on were removed: remove the epochs that began there, too."""
         while self._entries and self._entries[-1][1] >= offset:
             self._entries.pop()
 
@@ -119,7 +120,7 @@ class ProducerStates:
         self._states: dict[int, ProducerState] = {}
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """The state of a producer, None where it never wrote or was forgotten."""
+        """The state of a producer, None if it never wrote or was forgotten."""
         return self._states.get(producer_id)
 
     def find_duplicate(self, batch: StoredBatch) -> AppendedBatch | None:
@@ -134,10 +135,10 @@ class ProducerStates:
         return None
 
     def check(self, batch: StoredBatch) -> None:
-        """Raise Refused unless ``batch``, no duplicate, is the next one of its producer."""
+        """Raise Refused unless ``batch``, which is no duplicate, is the next of its producer."""
         state = self._states.get(batch.producer_id)
         if state is None:
-            return  # forgotten by retention, or new: any sequence is taken (KIP-360)
+            return  # forgotten by retention, or new: any sequence is accepted (KIP-360)
         if batch.producer_epoch < state.epoch:
             raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         first = batch.base_sequence
@@ -178,8 +179,8 @@ class ProducerStates:
             self._states.pop(producer_id, None)
 
 
-# Transactions (KIP-98): what bounds the last stable offset, and which aborted ones overlap what a
-# reader of committed records is given. None is run here.
+# Transactions (KIP-98): open ones limit the last stable offset, and a read_committed consumer needs
+# the aborted ones that overlap its records. No broker here runs transactions.
 
 
 class AbortedTransaction(NamedTuple):
@@ -203,7 +204,7 @@ class TransactionIndex:
         return min(self._open.values()) if self._open else None
 
     def note(self, batch: StoredBatch) -> None:
-        """Take a transactional batch or a marker that was appended."""
+        """Update it with a transactional batch or a marker that was appended."""
         if not batch.is_transactional:
             return
         if not batch.is_control:
@@ -218,12 +219,12 @@ class TransactionIndex:
         return [one for one in self._aborted if one.last_offset >= start and one.first_offset < end]
 
     def delete_before(self, offset: int) -> None:
-        """Forget what lies wholly below ``offset``."""
+        """Forget transactions that lie wholly below ``offset``."""
         self._aborted = [one for one in self._aborted if one.last_offset >= offset]
 
 
 def marker_type(batch: StoredBatch) -> int:
-    """0 of an abort marker, 1 of a commit marker; -1 where the batch holds none.
+    """0 for an abort marker, 1 for a commit marker; -1 if the batch holds none.
 
     A marker is one uncompressed record with a key of version and type (int16 each): one byte each
     for length, attributes, two deltas and the key's length come before the key.
@@ -246,7 +247,7 @@ class Segments:
 
     Attributes:
         bases: The offset that each segment begins with; the last one is the active segment's.
-        first_dirty: Compaction has been over what lies below this offset.
+        first_dirty: Records below this offset have been compacted.
     """
 
     def __init__(self, start_offset: int = 0) -> None:
@@ -267,12 +268,12 @@ class Segments:
         return self._counted
 
     def note(self, batches: Iterable[StoredBatch], segment_bytes: int, segment_ms: int) -> None:
-        """Take the batches from ``counted_to`` on, and begin segments where Kafka would.
+        """Add the batches from ``counted_to`` on, and begin segments where Kafka would.
 
         Args:
             batches: In order.
-            segment_bytes: Most in a segment of more than one batch.
-            segment_ms: Most between the first batch's time and another's, in milliseconds.
+            segment_bytes: Maximum size of a segment of more than one batch.
+            segment_ms: Maximum milliseconds between the times of the first batch and another.
         """
         for batch in batches:
             if self._size and (
@@ -294,7 +295,7 @@ class Segments:
         self._first_time = -1
 
     def truncate_start(self, offset: int) -> None:
-        """The log begins at ``offset``: segments wholly below it are gone."""
+        """The log begins at ``offset``: remove segments that lie wholly below it."""
         first = bisect_right(self.bases, offset) - 1
         if first > 0:
             del self.bases[:first]

@@ -1,7 +1,7 @@
-"""How long one callback holds the event loop, in CPU time of its thread.
+"""Measures how long single callbacks block the event loop, in CPU time of its thread.
 
-For tests and examples that must show that nothing of theirs, ours or the embedded cluster's
-starves the loop. It must not be left on in production: every callback of the process pays for it.
+For tests and examples that must show that no callback of theirs, of the clients or of the embedded
+cluster blocks the loop. It must not be left on in production: it slows down every callback.
 Works on asyncio's own loops; uvloop runs its callbacks elsewhere.
 """
 
@@ -18,9 +18,9 @@ class LoopProbe:
     """Context manager that times every callback of all asyncio loops of this process.
 
     Attributes:
-        longest: Seconds of thread CPU of the longest callback so far. CPU time rather than the
-            wall's, so that other processes on a busy machine don't count.
-        longest_callback: What that callback was, as text.
+        longest: Seconds of thread CPU of the longest callback so far. CPU time rather than wall
+            time, so that other processes on a busy machine don't count.
+        longest_callback: A description of that callback, as text.
         callbacks: How many callbacks ran.
 
     Example::

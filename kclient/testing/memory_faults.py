@@ -1,7 +1,7 @@
-"""What goes wrong on a ``MemoryNet`` on purpose, by address; ``MemoryNet`` is one of these.
+"""Faults of a ``MemoryNet``, by address; ``NetFaults`` is the base class of ``MemoryNet``.
 
 An address is ``"host:port"``, a host for all its ports, or None for everything. Rules are faults in
-a ``FaultList``; links ask, and do what they say.
+a ``FaultList``; links query and apply them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 Place: TypeAlias = dict[str, str]
-"""A ``host``, or a host and an ``address`` with its port; of a rule for everything nothing."""
+"""A ``host``, or a host and an ``address`` with its port; empty for a rule for everything."""
 
 _BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
 RETRY = 1.0
-"""Seconds after which something that got no answer is tried again."""
+"""Seconds after which an attempt that got no response is repeated."""
 _TRICKLE_STEP = 0.05
-"""Seconds between two pieces of a trickle, about."""
+"""Approximate seconds between two pieces of a trickle."""
 
 
 class NetFaults:
-    """The rules of a network. Each method takes effect at once, on open connections too."""
+    """The rules of a network. Each method takes effect at once, also on open connections."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, ...] | OSError | None] = {}
@@ -50,9 +50,9 @@ class NetFaults:
     # Names
 
     def set_name(self, name: str, *hosts: str) -> None:
-        """Let a name stand for other hosts, which are tried in turn; none makes it empty.
+        """Make a name resolve to other hosts, which are tried in order; none makes it empty.
 
-        An attempt begins with the host after that of the one before, if that one gave no usable
+        An attempt begins with the host after that of the previous one, if that gave no usable
         connection, else with the first. Names and hosts are without a port.
         """
         for host in hosts:
@@ -60,19 +60,19 @@ class NetFaults:
         self._names[_checked_name(name)] = hosts
 
     def fail_name(self, name: str) -> None:
-        """Let the look-up of a name fail."""
+        """Make the lookup of a name fail."""
         self._names[_checked_name(name)] = OSError(-2, "Name or service not known")
 
     def hang_name(self, name: str) -> None:
-        """Let the look-up of a name get no answer, until another rule for it is made."""
+        """Make the lookup of a name hang, until another rule for the name is made."""
         self._names[_checked_name(name)] = None
 
     def forget_name(self, name: str) -> None:
-        """Let a name stand for itself again."""
+        """Make a name resolve to itself again."""
         self._names.pop(name, None)
 
     async def resolve(self, name: str) -> Sequence[str]:
-        """The hosts that a name stands for; raises OSError, and waits while the name hangs.
+        """The hosts that a name resolves to; raises OSError, and waits while the name hangs.
 
         Cancellation: leaves nothing behind.
         """
@@ -89,21 +89,21 @@ class NetFaults:
         self._rule(Action.REFUSE, self._place(address))
 
     def accept(self, address: str | None = None) -> None:
-        """Refuse new connections no more."""
+        """Accept new connections again."""
         for rule in self._rules_at(Action.REFUSE, self._place(address)):
             rule.remove()
 
     def blackhole(self, address: str | None = None) -> None:
-        """Let all vanish, both ways: bytes, closes, attempts to connect. Nobody is told.
+        """Drop everything silently, both ways: bytes, closes, attempts to connect.
 
-        A connection of which bytes vanished is reset when it is used after ``heal``.
+        A connection that lost bytes is reset when it is used after ``heal``.
         """
         self._rule(Action.BLACKHOLE, self._place(address))
 
     def freeze(self, address: str | None = None, direction: Direction | None = None) -> None:
-        """Hold all back in one direction or both, in order, until ``heal``.
+        """Hold back everything in one direction or both, in order, until ``heal``.
 
-        It is like a listener's process that was stopped: new connections open, and are silent.
+        It acts like a listener whose process is suspended: new connections open, and are silent.
         """
         place = self._place(address)
         if direction is not None:
@@ -112,13 +112,13 @@ class NetFaults:
         self._rule(Action.FREEZE, place, direction if held <= {direction} else None)
 
     def trickle(self, address: str | None = None, *, bytes_per_second: float) -> None:
-        """Let what is written from now on arrive slowly, both ways, until ``heal``."""
+        """Make bytes written from now on arrive slowly, both ways, until ``heal``."""
         if not is_number(bytes_per_second) or not 0 < bytes_per_second < math.inf:
             raise InvalidArgument(f"bytes_per_second={bytes_per_second!r} must be above 0")
         self._rule(Action.TRICKLE, self._place(address)).rate = bytes_per_second
 
     def cut(self, address: str | None = None) -> int:
-        """Reset the connections that are open now; returns how many."""
+        """Reset the connections that are open now; return their number."""
         place = self._place(address)
         found = [link for link in self.links if place.items() <= _facts(link.address).items()]
         for link in found:
@@ -133,12 +133,12 @@ class NetFaults:
         direction: Direction = "to_client",
         times: int = 1,
     ) -> None:
-        """Reset a connection when that many bytes have passed on it in one direction.
+        """Reset a connection when that many bytes have been delivered in one direction.
 
         Args:
-            address: Which connections.
+            address: Address of the connections.
             byte: How many bytes of that direction arrive, counted from the connection's opening;
-                one on which more have passed already is left alone.
+                one that has delivered more already is left alone.
             direction: Which bytes count: "to_client" or "to_server".
             times: How many connections it will reset.
         """
@@ -148,13 +148,13 @@ class NetFaults:
         self._rules.add(Fault(Action.CUT, Stage.NETWORK, None, times, where, byte=byte))
 
     def heal(self, address: str | None = None) -> int:
-        """Take rules back: all of them, those of a host with its ports, or those of one address.
+        """Remove rules: all of them, those of a host with its ports, or those of one address.
 
-        A rule for everything is taken back only by ``heal()``. Names, ``latency``, ``split`` and
+        A rule for everything is removed only by ``heal()``. Names, ``latency``, ``split`` and
         ``cut_probability`` stay as they are.
 
         Returns:
-            How many rules were taken back.
+            How many rules were removed.
         """
         place = self._place(address)
         over = [rule for rule in self._rules if place.items() <= rule.where.items()]
@@ -166,24 +166,24 @@ class NetFaults:
         return len(over)
 
     def _rule(self, action: Action, place: Place, direction: Direction | None = None) -> Fault:
-        """Make a rule, in place of the one at the same place."""
+        """Make a rule; it replaces one of the same kind for the same place."""
         for rule in self._rules_at(action, place):
             rule.remove()
         where = place if direction is None else {**place, "direction": direction}
         return self._rules.add(Fault(action, Stage.NETWORK, None, None, where))
 
     def _rules_at(self, action: Action, place: Place) -> list[Fault]:
-        """The rules of a kind at that very place, in whatever direction."""
+        """The rules of a kind for exactly that place, in any direction."""
         both = {**place, "direction": None}
         found = [one for one in self._rules if one.action is action]
         return [one for one in found if {**one.where, "direction": None} == both]
 
     def _place(self, address: str | None) -> Place:
-        """Where a rule is to hold; says so where nothing ever listened there."""
+        """The place of a rule; logs a warning if nothing ever listened there."""
         if address is None:
             return {}
         host, colon, port = address.partition(":") if isinstance(address, str) else ("", "", "")
-        if host.startswith("["):  # of IPv6
+        if host.startswith("["):  # IPv6
             host, _, rest = address[1:].partition("]")
             colon, port = rest[:1], rest[1:]
         if not host or (colon and not port.isdecimal()):
@@ -195,35 +195,35 @@ class NetFaults:
         return _facts(address) if port else {"host": address}
 
     def has_listened(self, host: str, port: str) -> bool:
-        """Something listens at that host, or has done so; at any port where none is given."""
+        """Whether something listens at that host or did so before; at any port if none is given."""
         return not self._listened or (host, port) in self._listened
 
-    # What links ask
+    # Called by links
 
     def is_refused(self, address: str) -> bool:
-        """New connections there are refused."""
+        """Whether new connections there are refused."""
         return any(self._acting(Action.REFUSE, address))
 
     def is_blackholed(self, address: str) -> bool:
-        """What is sent there or comes from there vanishes."""
+        """Whether bytes to and from there are dropped."""
         return any(self._acting(Action.BLACKHOLE, address))
 
     def is_frozen(self, address: str, direction: Direction) -> bool:
-        """What goes there or comes from there is held back."""
+        """Whether bytes there in that direction are held back."""
         return any(self._acting(Action.FREEZE, address, direction))
 
     def trickle_step(self, address: str) -> int | None:
-        """Bytes of one piece of a trickle; None where there is none."""
+        """Size of one piece of a trickle in bytes; None if there is none."""
         rate = self._rate(address)
         return None if rate is None else max(1, int(rate * _TRICKLE_STEP))
 
     def trickle_seconds(self, address: str, item: bytes | Signal) -> float:
-        """How long after the piece before it a piece arrives at least."""
+        """Minimum seconds between the arrival of the previous piece and of this one."""
         rate = self._rate(address)
         return len(item) / rate if rate is not None and isinstance(item, bytes) else 0.0
 
     def armed_cut(self, address: str, direction: Direction, passed: int, size: int) -> int | None:
-        """After how many of the next bytes a connection is reset; None if it isn't."""
+        """The number of the next ``size`` bytes before a reset; None if there is no reset."""
         for rule in self._acting(Action.CUT, address, direction):
             if passed <= rule.byte < passed + size:
                 rule.use()

@@ -1,9 +1,9 @@
 """One connection of the memory network: two transports, and a flow of bytes each way.
 
 Made by ``MemoryNet.dial``. A flow keeps order, delivers in pieces and with delays that the network
-draws, holds back while the reader is paused or the way is frozen, and may end in a reset. Closing,
-aborting and resetting look to both sides as they do with sockets: what was written before an abort
-may arrive all the same, before its reset. No task; one timer per flow.
+draws, holds back while the reader is paused or the direction is frozen, and may end in a reset.
+Closing, aborting and resetting look to both sides as they do with sockets: bytes written before an
+abort may arrive all the same, before its reset. No task; one timer per flow.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 Direction: TypeAlias = Literal["to_client", "to_server"]
 
 WINDOW = 128 << 10
-"""Bytes on their way that the writer need not keep: both ends' socket buffers."""
+"""Bytes in flight that don't count as the writer's buffer: both ends' socket buffers."""
 HIGH_WATER = 64 << 10
-"""Bytes beyond the window at which the writer is paused, as asyncio has it."""
+"""Bytes beyond the window above which the writer is paused, asyncio's default."""
 
 
 class Signal(enum.Enum):
-    """What travels in a flow beside bytes."""
+    """Items of a flow other than bytes."""
 
     ACCEPT = enum.auto()
-    """The server side comes to life."""
+    """The connection reaches the server."""
     END = enum.auto()
     """The writer closed: no more bytes."""
     RESET = enum.auto()
     """The other side aborted."""
     CUT = enum.auto()
-    """Something between cuts the connection: both sides lose it."""
+    """The network cuts the connection: both sides lose it."""
 
 
 class MemoryTransport(asyncio.Transport):
@@ -58,11 +58,11 @@ class MemoryTransport(asyncio.Transport):
         self.gone = False
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Tie the protocol to this side and tell it."""
+        """Attach the protocol to this side and call its ``connection_made``."""
         self._protocol = protocol
         protocol.connection_made(self)
 
-    # What protocols call
+    # Called by protocols
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -125,15 +125,15 @@ class MemoryTransport(asyncio.Transport):
             self.lose(None)
             self._link.abandoned_by(self)
 
-    # What the link calls
+    # Called by the link
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for room: to tell its protocol so, or to be closed."""
+        """Whether it waits for its buffer to drain, to resume its protocol or to be closed."""
         return not self.gone and (self._writing_paused or self._closing)
 
     def written(self) -> None:
-        """Bytes left for the other side."""
+        """Bytes were delivered to the other side."""
         if self._writing_paused and self.get_write_buffer_size() <= self._low:
             self._writing_paused = False
             self._tell("resume_writing")
@@ -141,7 +141,7 @@ class MemoryTransport(asyncio.Transport):
             self._finish_if_written()
 
     def take(self, data: bytes) -> bytes:
-        """Bytes from the other side; gives back those that the protocol doesn't want yet."""
+        """Pass bytes to the protocol; return those that it doesn't read yet."""
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             cast(asyncio.Protocol, protocol).data_received(data)
@@ -158,7 +158,7 @@ class MemoryTransport(asyncio.Transport):
         return b"" if self._closing else bytes(rest)
 
     def take_end(self) -> None:
-        """The other side writes no more."""
+        """The other side closed its writing end."""
         protocol = cast(asyncio.Protocol, self._protocol)
         try:
             keeps_open = protocol.eof_received()
@@ -169,14 +169,14 @@ class MemoryTransport(asyncio.Transport):
                 self.close()
 
     def fail(self, error: Exception) -> None:
-        """The protocol raised: as on a socket, it loses its connection and the loop is told."""
+        """The protocol raised: as on a socket, report it to the loop and close the connection."""
         self._report(error, "Fatal error: the protocol failed")
         if not self.gone:
             self.lose(error)
             self._link.abandoned_by(self)
 
     def lose(self, error: Exception | None) -> None:
-        """This side is over; its protocol hears of it in a later callback."""
+        """This side is closed; its protocol is notified in a later callback."""
         if self.gone:
             return
         self.gone = self._closing = True
@@ -184,7 +184,7 @@ class MemoryTransport(asyncio.Transport):
         protocol = self._protocol
         if protocol is not None:
             asyncio.get_running_loop().call_soon(protocol.connection_lost, error)
-        self.incoming.schedule()  # whoever still writes to it has to hear of its end
+        self.incoming.schedule()  # a writer on the other side has to notice the end
 
     def _finish_if_written(self) -> None:
         if not self.get_write_buffer_size():
@@ -213,9 +213,9 @@ class Flow:
     """Bytes from one side to the other, in order.
 
     Attributes:
-        on_the_way: Bytes written and not delivered.
-        passed: Bytes delivered.
-        broken: Bytes of it vanished, so that what follows can't be delivered any more.
+        on_the_way: Number of bytes written and not delivered.
+        passed: Number of bytes delivered.
+        broken: Bytes were dropped, so that later ones can't be delivered any more.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class Flow:
         self.broken = False
 
     def write(self, data: bytes) -> None:
-        """Take what the writer wrote, as the network has it now."""
+        """Queue bytes of the writer, under the rules that the network has now."""
         link, net = self._link, self._net
         if net.is_blackholed(link.address):
             self.broken = True
@@ -251,7 +251,7 @@ class Flow:
             self.put(Signal.CUT)
 
     def put(self, item: bytes | Signal) -> None:
-        """Send bytes or a signal on its way."""
+        """Queue bytes or a signal for delivery."""
         if item in (Signal.END, Signal.RESET) and self._net.is_blackholed(self._link.address):
             self.broken = True
             return
@@ -266,27 +266,27 @@ class Flow:
         self.schedule()
 
     def schedule(self) -> None:
-        """Have the next piece delivered when it is due and wanted."""
+        """Schedule the delivery of the next piece, if it may be delivered."""
         if self._timer is not None or not self._queue or not self._may_deliver():
             return
         due = self._queue[0][0]
         self._timer = asyncio.get_running_loop().call_at(due, self._deliver)
 
     def stop(self) -> None:
-        """Drop all that is on its way."""
+        """Drop everything in flight."""
         self._queue.clear()
         self.on_the_way = 0
         self._latest = 0.0
         self._stop_timer()
 
     def reset(self) -> None:
-        """Drop all that is on its way, and tell the reader that no more comes."""
+        """Drop everything in flight, and send the reader a reset."""
         if not self._queue or self._queue[0][1] is not Signal.RESET:
             self.stop()
             self.put(Signal.RESET)
 
     def abandon(self) -> None:
-        """The writer aborted: a part of what left it arrives, by chance, and then a reset."""
+        """The writer aborted: a random part of the bytes in flight arrives, and then a reset."""
         left = self._net.draw_kept(min(self.on_the_way, WINDOW))
         items = list(self._queue)
         self.stop()
@@ -301,7 +301,7 @@ class Flow:
         self.put(Signal.RESET)
 
     def heal(self) -> None:
-        """Faults may be over: go on with what was held back, at the pace of now."""
+        """Rules were removed: continue with bytes that were held back, at the current rate."""
         if self.broken and self._source.is_waiting:
             self._link.tear()
         elif self._queue and self._net.trickle_step(self._link.address) is None:
@@ -350,11 +350,11 @@ class Flow:
             target.lose(_reset_by_peer())
         elif target.gone:
             if isinstance(item, bytes):
-                link.refuse(self)  # bytes for a socket that is closed are answered so
+                link.refuse(self)  # as with bytes for a closed socket
         elif self.broken:
-            link.tear()  # what was before it vanished
+            link.tear()  # bytes before it were dropped
         elif target.is_closing():
-            self._drop(item)  # nobody reads any more
+            self._drop(item)  # the target doesn't read any more
             self._source.written()
         elif item is Signal.END:
             net.note("end", link.number, self._direction)
@@ -390,7 +390,7 @@ class Flow:
             self._source.written()
 
     def _take_back(self, unread: bytes) -> None:
-        """The reader paused in the middle of a piece."""
+        """The reader paused in the middle of a piece: queue the rest again."""
         if unread:
             self._queue.appendleft((0.0, unread))
             self.on_the_way += len(unread)
@@ -404,7 +404,7 @@ class Link:
     Attributes:
         number: Counts from 1 in the order of opening.
         address: ``host:port`` that was dialed.
-        opened_at: Time of the loop.
+        opened_at: Loop time of the opening.
         client, server: The transports.
         to_client, to_server: The flows.
     """
@@ -429,12 +429,12 @@ class Link:
         return f"<Link {self.number} to {self.address}>"
 
     def open(self, listener: Listener) -> None:
-        """Let the server accept it when word has travelled there."""
+        """Send the connection to the server, which accepts it after the latency."""
         self._listener = listener
         self.to_server.put(Signal.ACCEPT)
 
     def accept(self) -> None:
-        """The server takes it, if it still listens."""
+        """Accept it at the server, if that still listens."""
         listener = self._listener
         if listener is None or not listener.is_serving():
             self.server.abort()
@@ -446,7 +446,7 @@ class Link:
             self.server.fail(error)
 
     def cut(self) -> None:
-        """Both sides lose it now; what is on its way is lost."""
+        """Reset both sides now; bytes that are in flight are lost."""
         self._net.stats.cuts += 1
         self._net.note("cut", self.number, self.address)
         self.to_server.stop()
@@ -455,22 +455,22 @@ class Link:
             side.lose(_reset_by_peer())
 
     def abandoned_by(self, side: MemoryTransport) -> None:
-        """One side aborted: the other hears of it later, unless nothing gets through."""
+        """One side aborted: the other is notified later, unless nothing gets through."""
         side.incoming.stop()
         if not self._is_over:
             side.outgoing.abandon()
 
     def refuse(self, flow: Flow) -> None:
-        """Bytes came for a side that is gone: whoever wrote them is told."""
+        """Bytes arrived at a side that is closed: send a reset to their writer."""
         flow.stop()
         answer = flow.target.outgoing
         if answer.target.reading:
             answer.put(Signal.RESET)
         else:
-            answer.reset()  # it finds out by writing, and will read no more
+            answer.reset()  # the writer notices by writing, and doesn't read any more
 
     def tear(self) -> None:
-        """Bytes are missing in a stream, and nothing can bring them back: both sides lose it."""
+        """Bytes of a stream were dropped and can't be recovered: both sides lose the connection."""
         for side in (self.client, self.server):
             if side.gone:
                 side.incoming.stop()
@@ -482,7 +482,7 @@ class Link:
         return self.client.gone and self.server.gone
 
     def side_gone(self) -> None:
-        """One of the two transports is over."""
+        """One of the two transports was closed."""
         if self._is_over:
             self.to_server.stop()
             self.to_client.stop()

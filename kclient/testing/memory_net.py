@@ -1,8 +1,8 @@
-"""``MemoryNet``: a network in memory, with names, delays, splits and faults; everything by a seed.
+"""``MemoryNet``: a network in memory, with names, delays, splits and faults, all seeded.
 
 It is a ``hooks.Dialer`` for clients (``dialer=net``) and listens for ``Cluster(network=net)``; on
-a ``VirtualLoop`` both find it by themselves. Works on any loop. TLS is not spoken here: its bytes
-would be as opaque as on a socket. It must not look into what travels.
+a ``VirtualLoop`` both find it by themselves. Works on any loop. TLS is not supported: its bytes
+would be as opaque as on a socket. It must not inspect the bytes that it carries.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FIRST_PORT = 9092
 _THIS_MACHINE = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})
 """Other names of ``localhost``."""
 _PIECES = 4
-"""Into how many pieces a write is split at most."""
+"""Maximum number of pieces that a write is split into."""
 
 
 @dataclass(slots=True)
 class NetStats:
-    """What happened on a network so far.
+    """Counts of what happened on a network so far.
 
     Attributes:
         connects: Connections opened.
@@ -54,10 +54,10 @@ class NetStats:
 
 
 class Listener(asyncio.AbstractServer):
-    """An address that is listened at, until ``close``; what ``asyncio.start_server`` gives.
+    """A listening address, until ``close``; like the result of ``asyncio.start_server``.
 
     Attributes:
-        host, port: Where.
+        host, port: The address.
         factory: Makes the protocol of each connection.
     """
 
@@ -74,7 +74,7 @@ class Listener(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[BoundAddress, ...]:
-        """What stands for its sockets, to ask for ``getsockname()``; none once it is closed."""
+        """Stand-ins for its sockets, with ``getsockname()``; none once it is closed."""
         return () if self._closed else (BoundAddress(self.host, self.port),)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -82,11 +82,11 @@ class Listener(asyncio.AbstractServer):
         return self._loop
 
     def is_serving(self) -> bool:
-        """It was not closed."""
+        """Whether it is open."""
         return not self._closed
 
     async def start_serving(self) -> None:
-        """It does from the first moment."""
+        """Does nothing: it serves from the start."""
 
     async def serve_forever(self) -> None:
         """Wait for ``close``, which cancels this.
@@ -103,7 +103,7 @@ class Listener(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Accept no more; connections that are open stay, those not accepted yet are reset."""
+        """Accept no more; open connections stay, those not accepted yet are reset."""
         if self._closed:
             return
         self._closed = True
@@ -112,7 +112,7 @@ class Listener(asyncio.AbstractServer):
             self._serving.cancel()
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for."""
+        """Returns at once: there is nothing to wait for."""
 
 
 class BoundAddress:
@@ -130,16 +130,16 @@ class MemoryNet(NetFaults):
     """A network between clients and listeners of this process.
 
     Args:
-        seed: Of all that is random in it.
-        latency: Seconds that a piece travels, drawn anew for each between the two; order within
-            one direction of a connection is kept.
-        split: Probability that what is written arrives in pieces, split at random bytes.
-        cut: Probability that a connection is reset at a random byte of what is written.
+        seed: Seed of all randomness in it.
+        latency: Minimum and maximum seconds that a piece travels, drawn for each piece; order
+            within one direction of a connection is kept.
+        split: Probability that a write arrives in pieces, split at random bytes.
+        cut: Probability that a connection is reset at a random byte of a write.
 
     Attributes:
-        stats: What happened so far.
+        stats: Counts of what happened so far.
         dials: Time and address of every attempt to connect.
-        events: A list to have every event noted in as text; None, the default, keeps none.
+        events: A list to which every event is added as text; None, the default, keeps none.
 
     Example::
 
@@ -173,7 +173,7 @@ class MemoryNet(NetFaults):
 
     @property
     def latency(self) -> tuple[float, float]:
-        """Seconds that a piece travels, at least and at most; may be set at any time."""
+        """Minimum and maximum seconds for which a piece travels; may be set at any time."""
         return self._latency
 
     @latency.setter
@@ -205,7 +205,7 @@ class MemoryNet(NetFaults):
     def cut_probability(self, value: float) -> None:
         self._cut_probability = _probability("cut_probability", value)
 
-    # Doors
+    # Entry points
 
     async def dial(
         self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
@@ -213,7 +213,7 @@ class MemoryNet(NetFaults):
         """Connect to a listener of this network; see ``hooks.Dialer``.
 
         Raises:
-            BrokerUnreachable: Refused, not in time, no such name; or TLS was asked for.
+            BrokerUnreachable: Refused, not in time, no such name; or TLS was requested.
 
         Cancellation: nothing stays open.
         """
@@ -237,7 +237,7 @@ class MemoryNet(NetFaults):
     def connect(
         self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Open a connection to a listener that is known to be there."""
+        """Open a connection to a listener, which the caller knows to exist."""
         loop = asyncio.get_running_loop()
         self._opened += 1
         self.stats.connects += 1
@@ -255,8 +255,8 @@ class MemoryNet(NetFaults):
 
         Args:
             protocol_factory: Makes the protocol of each connection.
-            host: Name to listen at. Those that mean this machine, such as ``localhost`` and
-                ``0.0.0.0``, are one.
+            host: Name to listen at. The names of this machine, such as ``localhost`` and
+                ``0.0.0.0``, are equivalent.
             port: 0 for a free one.
 
         Raises:
@@ -275,20 +275,20 @@ class MemoryNet(NetFaults):
         return listener
 
     def unlisten(self, listener: Listener) -> None:
-        """What ``Listener.close`` does."""
+        """Remove a listener, as ``Listener.close`` does."""
         key = _own_name(listener.host), listener.port
         if self._listeners.get(key) is listener:
             del self._listeners[key]
             self.note("unlisten", address_of(listener.host, listener.port))
 
     def digest(self) -> str:
-        """A hash of all that happened: when, where, which bytes. Equal runs have equal ones."""
+        """A hash of all events: their time, address and bytes. Equal runs have equal hashes."""
         return self._hash.hexdigest()
 
-    # Finding the way
+    # Name resolution
 
     async def _find(self, name: str, port: int, failures: int) -> str:
-        """The host to connect to, once word has travelled there and back."""
+        """The host to connect to, after the latency of a round trip."""
         error = OSError(errno.EHOSTUNREACH, "it resolves to no address")
         hosts = await self.resolve(name)
         first = failures % len(hosts) if hosts else 0
@@ -308,24 +308,24 @@ class MemoryNet(NetFaults):
         hint = "is a broker running there?" if isinstance(cause, ConnectionRefusedError) else None
         return BrokerUnreachable(f"{where} can't be reached: {why}", hint=hint)
 
-    # What links ask
+    # Called by links
 
     def draw_latency(self) -> float:
         """Seconds until the next piece arrives."""
         return self._rng.uniform(*self.latency)
 
     def draw_kept(self, size: int) -> int:
-        """How much of what was on its way still arrives when its writer aborts."""
+        """How many of the bytes in flight still arrive when their writer aborts."""
         return size if not size or self._rng.random() < 0.5 else self._rng.randrange(size)
 
     def draw_cut(self, size: int) -> int | None:
-        """At which byte of a write its connection is reset, if it is."""
+        """The byte of a write at which its connection is reset, None if it isn't."""
         if self.cut_probability and self._rng.random() < self.cut_probability:
             return self._rng.randrange(size + 1)
         return None
 
     def draw_pieces(self, address: str, data: bytes) -> list[bytes]:
-        """What was written, in the pieces in which it arrives."""
+        """Split written bytes into the pieces in which they arrive."""
         size = len(data)
         if not size:
             return []
@@ -341,18 +341,18 @@ class MemoryNet(NetFaults):
         return [data]
 
     def link_gone(self, link: Link) -> None:
-        """Both sides of a link are over."""
+        """Both sides of a link are closed."""
         self._links.pop(link.number, None)
 
     def note(self, *event: object) -> None:
-        """Take an event into the digest, and into ``events`` if that is wanted."""
+        """Add an event to the digest, and, as text, to ``events`` if that is a list."""
         now = asyncio.get_running_loop().time()
         self._hash.update(f"{now!r} {event!r}\n".encode())
         if self.events is not None:
             self.events.append(f"{now:.6f} {' '.join(map(str, event))}")
 
     def note_data(self, link: int, direction: Direction, data: bytes) -> None:
-        """Take bytes that arrive into the digest."""
+        """Add the bytes of a delivery to the digest."""
         self.note("data", link, direction, len(data))
         self._hash.update(data)
 
@@ -362,7 +362,7 @@ def _own_name(host: str) -> str:
 
 
 def checked_seed(seed: int) -> int:
-    """A seed that is an int, so that it gives the same run each time."""
+    """The seed, which must be an int, so that it gives the same run each time."""
     if type(seed) is not int:
         raise InvalidArgument(f"seed={seed!r} must be an int")
     return seed

@@ -1,7 +1,7 @@
 """``Peer``: a broker's connection to another broker, to fetch from it. Shares nothing with clients.
 
-One request at a time, as a follower has no use for more; answers come in callbacks, so that a
-broker needs no task. Used by ``replication.py`` alone; it must not know what it carries.
+One request at a time, as a follower needs no more; responses come in callbacks, so that a broker
+needs no task. Used by ``replication.py`` alone; it must not depend on the kinds of requests.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Peer(asyncio.Protocol):
     """One connection.
 
     Args:
-        client_id: How it calls itself.
-        lost: Called once with the reason when it is over, unless ``close`` ended it.
+        client_id: The client id that it sends.
+        lost: Called once with the reason when the connection is lost, unless ``close`` ended it.
     """
 
     def __init__(self, client_id: str, lost: Callable[[str], None]) -> None:
@@ -40,13 +40,13 @@ class Peer(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """A request has no answer yet."""
+        """Whether a request has no response yet."""
         return self._waiting is not None
 
     def call(
         self, request: Request, version: int, answer: type[R], done: Callable[[R], None]
     ) -> None:
-        """Send a request; ``done`` gets its answer, unless the connection is lost before."""
+        """Send a request; ``done`` gets the response, unless the connection is lost before."""
         self._correlation += 1
 
         def decode(frame: memoryview) -> None:
@@ -62,13 +62,13 @@ class Peer(asyncio.Protocol):
             )
 
     def close(self) -> None:
-        """End the connection; nobody hears of it."""
+        """Abort the connection; ``lost`` is not called."""
         self._closed = True
         self._waiting = None
         if self._transport is not None:
             self._transport.abort()
 
-    # What the transport calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -87,7 +87,7 @@ class Peer(asyncio.Protocol):
             return
         try:
             decode(memoryview(frame))
-        except (ProtocolError, Refused) as error:  # it may be a test that made this answer
+        except (ProtocolError, Refused) as error:  # a test may have made this response
             self.close()
             self._lost(str(error))
 

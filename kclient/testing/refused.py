@@ -1,7 +1,7 @@
-"""``Refused`` and ``Hangup``: how the rules of the embedded broker say no.
+"""``Refused`` and ``Hangup``: exceptions with which the embedded broker rejects requests.
 
-``Refused`` is raised by the sans-IO files (state, log, rules) and turned into an error code by the
-handlers, which reaches a client on the wire. ``Hangup`` ends the connection.
+The sans-IO files (state, log, rules) raise ``Refused``; the handlers turn it into an error code in
+the response. ``Hangup`` closes the connection.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from kclient.error_codes import ErrorCode
 
 
 class Refused(Exception):
-    """A request, or one entry of it, gets ``code``, with ``message`` where the API has room.
+    """A request, or one entry of it, gets ``code``, with ``message`` if the API has a field for it.
 
-    A message is a sentence of our own. There is one where Kafka sends one, too, as the code alone
-    doesn't say what was wrong with the request.
+    The text of a message is not Kafka's. There is one where Kafka sends one, too, as the code alone
+    doesn't explain what was wrong with the request.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -23,14 +23,14 @@ class Refused(Exception):
 
 
 def bad_config(message: str) -> Refused:
-    """INVALID_CONFIG."""
+    """Make a Refused with INVALID_CONFIG."""
     return Refused(ErrorCode.INVALID_CONFIG, message)
 
 
 def bad_request(message: str) -> Refused:
-    """INVALID_REQUEST."""
+    """Make a Refused with INVALID_REQUEST."""
     return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
 class Hangup(Exception):
-    """The connection must be closed instead of an answer; the text is for the log."""
+    """The connection must be closed instead of a response; the text is for the log."""

@@ -1,11 +1,11 @@
-"""``Registry``: what a quorum of controllers would agree on: sessions, one claim, one image.
+"""``Registry``: the state of a controller quorum: broker sessions, one claim, one image.
 
-A broker opens a session when it comes up; the first that claims the controllership has it, with an
+A broker opens a session when it starts; the first that claims the controllership has it, with an
 epoch one higher than the last, until its session ends or it resigns. Only the claim's holder may
 write the next image: a write of an older epoch is refused, so a controller that was replaced
-without hearing of it changes nothing. Watchers hear of sessions and of the claim. This stands in
-for KRaft's log, and is the one simplification of the cluster's inside. What happens it tells
-``listen``'s listeners as ``events``. No waiting, no clock.
+without noticing changes nothing. Watchers are notified of sessions and of the claim. This replaces
+KRaft's log, and is the one simplification of the control plane. Listeners (``listen``) get
+``events``. No waiting, no clock.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from kclient.testing.image import NO_LEADER, MetadataImage
 
 
 class News(enum.Enum):
-    """What watchers hear of."""
+    """Notifications for watchers."""
 
     SESSION_OPENED = enum.auto()
     """A broker is up, in a new session."""
     SESSION_ENDED = enum.auto()
-    """A broker is gone, or wasn't heard of for too long."""
+    """A broker is down, or was unreachable for too long."""
     CLAIM_TAKEN = enum.auto()
     """A broker is the controller now."""
     CLAIM_FREE = enum.auto()
-    """Nobody is: whoever claims first will be."""
+    """No broker is the controller: the first that claims will be."""
 
 
 class Fenced(Exception):
-    """A controller writes whose epoch is over."""
+    """A write of a controller with a stale epoch was refused."""
 
 
 class Registry:
@@ -49,7 +49,7 @@ class Registry:
     Attributes:
         holder: Node id of the controller, -1 while there is none.
         epoch: Of the claim; rises each time that it is taken.
-        image: The newest one.
+        image: The newest metadata image.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -62,7 +62,7 @@ class Registry:
         self.image = image
 
     def watch(self, watcher: Callable[[News, int], None]) -> None:
-        """Call ``watcher`` with what happened and to which node."""
+        """Call ``watcher`` with each notification and the node it is about."""
         self._watchers.append(watcher)
 
     def listen(self, listener: Callable[[ClusterEvent], None]) -> None:
@@ -70,7 +70,7 @@ class Registry:
         self._listeners.append(listener)
 
     def tell(self, event: ClusterEvent) -> None:
-        """Something happened."""
+        """Notify the listeners of an event."""
         for listener in self._listeners:
             listener(event)
 
@@ -84,7 +84,7 @@ class Registry:
         return dict(self._sessions)
 
     def open_session(self, node_id: int) -> int:
-        """A broker comes up; the number of its session, its broker epoch."""
+        """Open a session of a broker; return its number, which is the broker epoch."""
         self.end_session(node_id)
         self._last_session += 1
         self._sessions[node_id] = self._last_session
@@ -93,11 +93,11 @@ class Registry:
         return self._last_session
 
     def end_session(self, node_id: int, *, expired: bool = False) -> None:
-        """A broker is gone, and with it its claim; does nothing if it has no session.
+        """End a broker's session, and its claim; does nothing if it has no session.
 
         Args:
-            node_id: Whose.
-            expired: It wasn't heard of for too long.
+            node_id: Of the broker.
+            expired: It was unreachable for too long.
         """
         session = self._sessions.pop(node_id, None)
         if session is None:
@@ -111,7 +111,7 @@ class Registry:
             self._tell(News.CLAIM_FREE, node_id)
 
     def claim(self, node_id: int) -> int | None:
-        """The epoch of the new controller, None if somebody was first or it has no session."""
+        """Claim; return the epoch, None if another broker holds it or this one has no session."""
         if self.holder != NO_LEADER or node_id not in self._sessions:
             return None
         self.holder = node_id
@@ -121,7 +121,7 @@ class Registry:
         return epoch
 
     def resign(self, node_id: int, epoch: int) -> None:
-        """Give the claim back, if it is still held in that epoch."""
+        """Release the claim, if it is still held in that epoch."""
         if self.holder == node_id and self.epoch == epoch:
             self._free()
             self._tell(News.CLAIM_FREE, node_id)
@@ -135,7 +135,7 @@ class Registry:
         """Make ``image`` the newest one, made in that epoch.
 
         Raises:
-            Fenced: Another controller was there since.
+            Fenced: The claim was released or taken by another controller since.
         """
         if self.holder != node_id or self.epoch != epoch:
             raise Fenced

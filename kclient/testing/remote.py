@@ -1,11 +1,11 @@
-"""Stand-ins for objects that belong to the loop of another thread, and that thread.
+"""Proxies for objects that belong to the loop of another thread, and that thread.
 
-``ThreadedCluster`` is one for its cluster. Whatever is asked of a stand-in happens in the loop,
-and the caller waits, or awaits if it runs in the loop itself. Live objects of this room that come
-back (faults, brokers, logs) come as stand-ins, too; values come as they are. It finds attributes by
-name, since it must have all that the real ones have, today's and tomorrow's; type checkers see the
-real classes. ``LoopThread`` knows nothing of clusters: what is opened and closed in its loop is an
-asynchronous context manager.
+``ThreadedCluster`` is a proxy of its cluster. Every access to a proxy runs in the loop, and the
+caller waits, or awaits if it runs in the loop itself. Live objects of this package that are
+returned (faults, brokers, logs) are wrapped in proxies, too; values are returned as they are. A
+proxy finds attributes by name, so that it always has all those of the real object; type checkers
+see the real classes. ``LoopThread`` doesn't depend on clusters: it opens and closes an asynchronous
+context manager in its loop.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from kclient.frozen import Frozen
 from kclient.testing.controller import Tally
 
 _VALUES = (enum.Enum, BaseException, tuple, Frozen, Tally)
-"""A ``Tally`` is a copy when a test gets it."""
+"""Types that are returned as they are; a test gets a copy of the ``Tally``."""
 WAIT_TIMEOUT = 30.0
-"""Seconds, in place of for ever: no test is helped by a thread that hangs."""
+"""Seconds, instead of for ever: a thread that hangs is of no use to a test."""
 _ROOM = __name__.rpartition(".")[0] + "."
 _LAST_ROUNDS = 10
-"""Turns of the loop in which a connection that was accepted at the very end is refused in order:
-its socket would be dropped open with the loop."""
+"""Loop iterations at the end in which a connection that was just accepted is closed cleanly: its
+socket would stay open when the loop is dropped."""
 
 
 class LoopThread:
-    """One thread; it holds ``inside`` open from ``start`` to ``end``.
+    """One thread with a loop; it holds ``inside`` open from ``start`` to ``end``.
 
     Args:
-        inside: Entered in the loop at the start, left at the end.
+        inside: Context manager, entered in the loop at the start, left at the end.
         timeout: Seconds that a call may take; None for ever.
 
     Its only task besides those of calls is the one that holds ``inside``; ``end`` stops all.
@@ -82,7 +82,7 @@ class LoopThread:
         """
         if self.is_current():
             raise WrongContext("what runs in the cluster's thread can't close it")
-        self._leaving = True  # before the loop is looked at: `_hold` does both the other way round
+        self._leaving = True  # before it reads ``_loop``: ``_hold`` does both in reverse order
         if self._thread is None:
             return
         with contextlib.suppress(RuntimeError):  # the loop was closed in between
@@ -92,14 +92,14 @@ class LoopThread:
         self._ended.result()
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call in the loop, await what it returns if that is a coroutine, and return the result.
+        """Call in the loop, await the result if it is a coroutine, and return it.
 
-        While no loop runs, before the start and after the end, plain functions are called here.
-        So are all when the loop's thread itself calls, as it can't wait for itself: it gets a
-        coroutine as it is.
+        While no loop runs, before the start and after the end, plain functions are called in the
+        caller's thread. So are all functions when the loop's thread itself calls, as it can't wait
+        for itself: it gets a coroutine as it is.
 
         Raises:
-            ClientClosed: A coroutine while no loop runs, or one that the end has cut short.
+            ClientClosed: A coroutine while no loop runs, or one that the end has cancelled.
             RequestTimedOut: It took too long, and was cancelled.
         """
         loop, inside = self._loop, self.is_current()
@@ -132,11 +132,11 @@ class LoopThread:
         except concurrent.futures.CancelledError:
             raise ClientClosed(f"{name}: the cluster was closed meanwhile") from None
         except TimeoutError:
-            if future.done():  # it is the call's own
+            if future.done():  # the function itself raised it
                 raise
             raise RequestTimedOut(f"{name} took more than {self._timeout:g} s") from None
         finally:
-            future.cancel()  # what was given up, as by Ctrl-C
+            future.cancel()  # a call that was abandoned, for example by Ctrl-C
 
     def _run(self) -> None:
         try:
@@ -166,12 +166,12 @@ async def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 class Remote:
-    """A stand-in for ``target``, which is touched in the loop only.
+    """A proxy for ``target``, which is accessed in the loop only.
 
     Args:
-        target: The real one.
-        thread: Of the loop.
-        failed: Is told of a coroutine that a function of the test forgot to await.
+        target: The real object.
+        thread: The thread of the loop.
+        failed: Called with an error if a test's function did not await a coroutine.
     """
 
     __slots__ = ("_failed", "_target", "_thread")
@@ -218,7 +218,7 @@ class Remote:
         if name.startswith("_"):
             raise AttributeError(f"{type(self._target).__name__} keeps {name!r} to itself")
         if inspect.isfunction(getattr(type(self._target), name, None)):
-            return self._method(getattr(self._target, name))  # nothing runs until it is called
+            return self._method(getattr(self._target, name))  # a method: runs when it is called
         return self._ask(getattr, self._target, name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -262,9 +262,9 @@ class Remote:
 
 
 class _Unawaited(Coroutine[Any, Any, Any]):
-    """A coroutine that a function in the loop got from a stand-in, and has to await.
+    """A coroutine that a function in the loop got from a proxy, and has to await.
 
-    One that is dropped is an error of the test, where a bare coroutine would only warn.
+    A coroutine that is never awaited fails the test; a bare coroutine would only warn.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class _Unawaited(Coroutine[Any, Any, Any]):
 
 
 def _is_endless(method: Any) -> bool:
-    """Whether it waits for ever unless it is told otherwise."""
+    """Whether it is a coroutine function whose ``timeout`` defaults to None, for ever."""
     if not inspect.iscoroutinefunction(method):
         return False
     timeout = inspect.signature(method).parameters.get("timeout")
@@ -326,7 +326,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _is_live(value: object) -> bool:
-    """An object of this room that changes: no value, no copy, no member of an enum, no class."""
+    """Whether it is a mutable object of this package: no value, copy, enum member or class."""
     kind = type(value)
     if not kind.__module__.startswith(_ROOM) or isinstance(value, _VALUES):
         return False

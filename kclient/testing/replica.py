@@ -1,9 +1,10 @@
-"""``Replica``: one broker's copy of a partition: its log, and what it does with it.
+"""``Replica``: one broker's replica of a partition: its log, and its role as leader or follower.
 
-As leader it appends, knows how far each follower is, moves the high watermark to what all in sync
-have, and finds out who falls behind and who has caught up. As follower it takes what the leader
-has, and throws away what the leader never had (KIP-101, KIP-320). Owned by ``replicas.py``; the
-controller's word is ``facts``. Rules only: time comes in as ``now``, in seconds.
+As leader it appends, tracks the position of each follower, moves the high watermark to the offset
+that all replicas in sync have, and finds followers that fall behind or have caught up. As follower
+it appends batches of the leader, and truncates what the leader never had (KIP-101, KIP-320). Owned
+by ``replicas.py``; ``facts`` come from the controller. Pure logic: time is passed in as ``now``, in
+seconds.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Follower:
-    """What a leader knows of one follower.
+    """The leader's state of one follower.
 
     Attributes:
         end_offset: The next offset that it needs; -1 until it fetches.
         start_offset: Where its log begins.
-        caught_up_at: When it last had all that there was.
+        caught_up_at: When it last had all of the leader's log.
         fetched_at: When it fetched last.
-        log_end: Where the leader's log ended then.
-        broker_epoch: Of the session in which it fetched last, -1 if it doesn't say.
+        log_end: End offset of the leader's log then.
+        broker_epoch: Of the session in which it fetched last, -1 if the fetch has none.
     """
 
     end_offset: int = UNKNOWN
@@ -44,19 +45,19 @@ class Follower:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Replica:
-    """One copy of a partition.
+    """One replica of a partition.
 
     Attributes:
-        node_id: Whose.
+        node_id: Of its broker.
         topic_id: Of its topic.
-        facts: The newest ones that the broker knows.
+        facts: The newest facts that the broker knows.
         config: Of its topic.
-        log: Its own.
+        log: The log of this replica.
         look_at_ms: When there may be something to clean, in milliseconds since the epoch.
-        wanted_isr: Asked of the controller and not answered; None where nothing is.
-        is_gone: Its broker has it no more: the topic was deleted.
-        led_from: Where the log ended when this broker was elected.
-        followers: What is known of each, by node id; empty on followers.
+        wanted_isr: ISR of a pending request to the controller; None if there is none.
+        is_gone: It was removed from its broker: the topic was deleted.
+        led_from: End offset of the log when this broker was elected.
+        followers: The state of each follower, by node id; empty on followers.
     """
 
     node_id: int
@@ -76,21 +77,21 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """This broker is the leader, as far as it knows."""
+        """Whether this broker is the leader, as far as it knows."""
         return self.facts.leader == self.node_id
 
     @property
     def epoch(self) -> int:
-        """The leader's, as far as this broker knows."""
+        """The leader epoch, as far as this broker knows."""
         return self.facts.leader_epoch
 
     @property
     def has_min_isr(self) -> bool:
-        """Enough are in sync for acks=all."""
+        """Whether enough replicas are in sync for acks=all."""
         return self.facts.has_min_isr(self.config)
 
     def become(self, facts: PartitionFacts, config: TopicConfig, now: float) -> bool:
-        """Believe the controller; whether leader or epoch are others than before."""
+        """Apply facts from the controller; return whether the leader epoch changed."""
         was, self.facts, self.config = self.facts, facts, config
         turned = facts.leader_epoch != was.leader_epoch
         if facts.partition_epoch != was.partition_epoch:
@@ -107,14 +108,14 @@ class Replica:
         return turned
 
     def stand_down(self) -> None:
-        """Lead no more, until the controller says so again."""
+        """Stop leading, until the controller elects it again."""
         if self.leads:
             self.facts = replace(self.facts, leader=NO_LEADER)
         self.followers = {}
         self.wanted_isr = None
 
     def begin(self, now: float) -> None:
-        """A new copy: take the role that the facts give it."""
+        """Start a new replica in the role that its facts give it."""
         if self.leads:
             self._lead(now)
             self.advance()
@@ -131,21 +132,25 @@ class Replica:
     # Leading
 
     def append(self, batch: StoredBatch, log_append_time: int | None, now: float) -> Appended:
-        """Append what a producer sent; see ``PartitionLog.append``."""
+        """Append a producer's batch; see ``PartitionLog.append``."""
         end = self.log.end_offset
         appended = self.log.append(batch, self.epoch, log_append_time)
         self.grown(end, now)
         return appended
 
     def grown(self, end_before: int, now: float) -> None:
-        """The leader's log got longer: those that had all of it fall behind from now on."""
+        """The leader's log grew: followers that had all of it are behind from now on."""
         for follower in self.followers.values():
             if follower.end_offset >= end_before:
                 follower.caught_up_at = now
         self.advance()
 
     def advance(self) -> bool:
-        """Let readers have what all in sync have, where those are enough (KIP-966)."""
+        """Move the high watermark to what all in sync have, if they are enough (KIP-966).
+
+        Returns:
+            Whether it moved.
+        """
         if not self.has_min_isr:
             return False
         before = self.log.high_watermark
@@ -157,13 +162,13 @@ class Replica:
         return self.log.high_watermark > before
 
     def _counted(self) -> Iterable[int]:
-        """Those that the high watermark waits for, whoever is about to join included (KIP-497)."""
+        """Replicas that the high watermark waits for, including those to be added (KIP-497)."""
         if self.wanted_isr is None:
             return self.facts.isr
         return {*self.facts.isr, *self.wanted_isr}
 
     def fetched_by(self, node_id: int, offset: int, start_offset: int, now: float) -> bool:
-        """A follower asks for what follows ``offset``; whether the high watermark moved.
+        """A follower fetches from ``offset``; return whether the high watermark moved.
 
         Raises:
             Refused: It has no replica, as far as this broker knows.
@@ -175,16 +180,16 @@ class Replica:
         follower.start_offset = start_offset
         if offset >= self.log.end_offset:
             follower.caught_up_at = now
-        elif offset >= follower.log_end:  # it keeps pace, though there is always more
+        elif offset >= follower.log_end:  # it keeps pace with a log that always grows
             follower.caught_up_at = max(follower.caught_up_at, follower.fetched_at)
         follower.fetched_at, follower.log_end = now, self.log.end_offset
         return self.advance()
 
     def to_expand(self, alive: Iterable[int], asking: int | None = None) -> tuple[int, ...] | None:
-        """Who is in sync once those that caught up are; None where nobody did.
+        """The ISR with the followers that caught up; None if none did.
 
-        Whoever is ``asking`` just fetched, and needs what is committed; of others it isn't known
-        whether they still come, so that they need all.
+        The follower ``asking`` just fetched, and must have all committed records; others may have
+        stopped fetching, so they must have the whole log.
         """
         if not self.leads or self.wanted_isr is not None:
             return None
@@ -201,7 +206,7 @@ class Replica:
         return (*self.facts.isr, *joining)
 
     def to_shrink(self, now: float, lag: float) -> tuple[int, ...] | None:
-        """Who is in sync without those that fell behind; None where nobody did."""
+        """The ISR without followers that fell behind; None if none did."""
         if not self.leads or self.wanted_isr is not None:
             return None
         left = tuple(one for one in self.facts.isr if not self._lags(one, now, lag))
@@ -211,10 +216,10 @@ class Replica:
         follower = self.followers.get(node_id)
         if follower is None or follower.end_offset == self.log.end_offset:
             return False
-        return now >= follower.caught_up_at + lag  # as ``next_lag`` adds: else it may wake for ever
+        return now >= follower.caught_up_at + lag  # the sum of ``next_lag``: no endless wake-ups
 
     def next_lag(self, lag: float) -> float | None:
-        """When the first one in sync that is behind now will be late; None if all have all."""
+        """When the first follower in sync that is behind will be late; None if none is behind."""
         if not self.leads or self.wanted_isr is not None:
             return None
         return min(
@@ -230,33 +235,33 @@ class Replica:
 
     @property
     def last_fetched_epoch(self) -> int:
-        """Of the last record that is there, -1 if there is none."""
+        """Epoch of the last record in the log, -1 if there is none."""
         return self.log.epochs.latest if self.log.end_offset > self.log.start_offset else UNKNOWN
 
     def take(self, batches: Iterable[StoredBatch]) -> None:
-        """Append what the leader has; an empty log may begin in the middle of a batch."""
+        """Append batches of the leader; an empty log may begin in the middle of a batch."""
         log = self.log
         for batch in batches:
             start = log.end_offset
             if batch.next_offset <= start:
                 continue
-            if batch.base_offset < start:  # its first records were deleted before we came
+            if batch.base_offset < start:  # its first records were deleted before this fetch
                 log.restart(batch.base_offset)
             log.append_placed(batch)
             if batch.base_offset < start:
                 log.raise_start(start)
 
     def follow(self, high_watermark: int, start_offset: int) -> None:
-        """What the leader says of its log."""
+        """Apply high watermark and start offset of the leader's log."""
         self.log.advance(min(high_watermark, self.log.end_offset))
         if start_offset > self.log.start_offset:
             self.log.raise_start(start_offset)
 
     def cut_back(self, epoch: int, end_offset: int) -> bool:
-        """Throw away what the leader never had, as it told where its epoch ended.
+        """Truncate what the leader never had, given the end of its diverging epoch.
 
         Returns:
-            Whether anything went.
+            Whether anything was removed.
         """
         log = self.log
         own = log.epochs.end_of(epoch, log.end_offset)
@@ -265,13 +270,13 @@ class Replica:
             target = min(end_offset, own.end_offset)
         target = max(target, log.start_offset)
         if target >= log.end_offset:
-            log.epochs.truncate_end(log.end_offset)  # reigns in which nothing was written
+            log.epochs.truncate_end(log.end_offset)  # remove epochs without records
             return False
         log.truncate(target)
         return True
 
     def cut_to(self, offset: int) -> None:
-        """Let the log end at ``offset``, which may lie below its start."""
+        """Make the log end at ``offset``, which may be below its start."""
         if offset < self.log.start_offset:
             self.log.restart(offset)
         else:

@@ -1,8 +1,8 @@
-"""``Replicas``: all copies that one broker has, and its part in keeping them alike.
+"""``Replicas``: all replicas of one broker, their roles and changes of their ISRs.
 
-It believes the controller's images, tells who listens of partitions that it leads or leads no more,
-and asks for others in sync when followers fall behind or catch up. Timers and words to the
-controller are the broker's: it asks ``next_check`` and ``isr_changes``. Rules only, no clock.
+It applies the controller's images, notifies listeners of partitions that the broker leads from now
+on or leads no more, and makes ISR changes when followers fall behind or catch up. The caller has
+the timers, and sends the changes to the controller. Pure logic, no clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Turn(NamedTuple):
     """A broker's role in a partition changed.
 
     Attributes:
-        leads: It is the leader now.
+        leads: Whether it is the leader now.
     """
 
     topic: str
@@ -29,12 +29,12 @@ class Turn(NamedTuple):
 
 
 class Replicas:
-    """The copies of one broker; they outlive its sessions, as files do.
+    """The replicas of one broker; they outlive its sessions, as files do.
 
     Attributes:
-        node_id: Whose.
-        image: The newest one that it knows.
-        changed: Those that lead and have other facts with that image.
+        node_id: Of the broker.
+        image: The newest image that it knows.
+        changed: Leading replicas whose facts changed with that image.
         advanced: Those of them whose high watermark moved.
     """
 
@@ -52,11 +52,11 @@ class Replicas:
         return iter(tuple(self._replicas.values()))
 
     def get(self, topic: str, index: int) -> Replica | None:
-        """The copy of a partition; None where this broker has none."""
+        """The replica of a partition; None if this broker has none."""
         return self._replicas.get((topic, index))
 
     def apply(self, image: MetadataImage, now: float) -> list[Turn]:
-        """Believe ``image``; the roles that changed, which listeners heard of."""
+        """Apply ``image``; return the roles that changed, after listeners were notified."""
         before, self.image = self.image, image
         turns: list[Turn] = []
         self.changed, self.advanced = [], []
@@ -70,14 +70,14 @@ class Replicas:
                 known = before.topics.get(name)
                 if known is not topic:
                     turns += self._update(name, now)
-        # Whoever hears of it may come back with more, so all of it is true by then.
+        # Listeners may call back, so they are notified after all state is updated.
         for replica in self._turned:
             replica.log.disturb()
         self._turned = []
         for turn in turns:
             for listener in self.listeners:
                 listener(turn)
-        # A listener may have brought another image, whose lists these were.
+        # A listener may have applied another image, which replaced these lists.
         self.changed, self.advanced = changed, advanced
         return turns
 
@@ -128,7 +128,7 @@ class Replicas:
         replica.stand_down()
 
     def stand_down(self) -> None:
-        """The broker is down: when it comes back it leads what the controller says, not more."""
+        """The broker is down: stop leading; after a restart the controller assigns the roles."""
         self._behind.clear()
         for replica in self._replicas.values():
             replica.stand_down()
@@ -136,20 +136,20 @@ class Replicas:
     # In sync
 
     def check(self, replica: Replica) -> None:
-        """Something of a replica changed: it may have followers that fall behind."""
+        """A replica changed: update whether it has followers that are behind."""
         if replica.next_lag(0.0) is None:
             self._behind.pop(replica, None)
         else:
             self._behind[replica] = None
 
     def next_check(self) -> float | None:
-        """When a follower may be late; None while none is behind."""
+        """When the next follower may be late; None while none is behind."""
         lag = self.image.config.replica_lag_time
         found = (replica.next_lag(lag) for replica in self._behind)
         return min((one for one in found if one is not None), default=None)
 
     def late(self, now: float) -> list[IsrChange]:
-        """Who isn't in sync any more, in partitions that this broker leads."""
+        """ISR changes that remove followers which fell behind, where this broker leads."""
         changes = []
         for replica in tuple(self._behind):
             isr = replica.to_shrink(now, self.image.config.replica_lag_time)
@@ -158,10 +158,10 @@ class Replicas:
         return changes
 
     def caught_up(self, replica: Replica, asking: int | None = None) -> IsrChange | None:
-        """Who is in sync from now on, in one partition that this broker leads.
+        """The ISR change that adds followers which caught up; None if none did.
 
         Args:
-            replica: Of that partition.
+            replica: Of a partition that this broker leads.
             asking: The follower that just fetched, if one did.
         """
         if len(replica.facts.isr) == len(replica.facts.replicas):
@@ -175,13 +175,13 @@ class Replicas:
         return None if isr is None else self.wished(replica, isr)
 
     def wished(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:
-        """What is asked of the controller for a replica that wants these in sync."""
+        """Make the request for that ISR, which is pending from now on."""
         replica.wanted_isr = isr
         facts = replica.facts
         return IsrChange(facts.topic, facts.index, facts.leader_epoch, facts.partition_epoch, isr)
 
     def unanswered(self, change: IsrChange) -> None:
-        """The controller said no: what was wished isn't so, and may be wished again."""
+        """The controller refused a change: it isn't pending any more, and may be sent again."""
         replica = self.get(change.topic, change.index)
         if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
             replica.wanted_isr = None
@@ -189,6 +189,6 @@ class Replicas:
 
 
 def _fetched_in(replica: Replica, broker: BrokerFacts) -> bool:
-    """Not before it was restarted: what it had then says nothing of it now (KIP-903)."""
+    """Whether it fetched since its restart: its earlier position means nothing (KIP-903)."""
     follower = replica.followers.get(broker.node_id)
     return follower is not None and follower.broker_epoch in (-1, broker.epoch)

@@ -1,9 +1,8 @@
-"""Followers at work: what a broker doesn't lead it fetches from those who do, over the wire.
+"""Replication: a broker fetches the partitions that it follows from their leaders, over the wire.
 
-One ``Fetcher`` per leader, from the first partition on that it leads for us until the broker is
-down. A fetch waits at the leader until there is news, however long that takes: a cluster in which
-nothing happens sets no timer and has no task. What is asked, and what is done with an answer, is
-``follower_fetch.py``'s.
+One ``Fetcher`` per leader, from the first partition that the broker follows until it is down. A
+fetch waits at the leader until there is news, however long that takes: an idle cluster sets no
+timer and has no task. ``follower_fetch.py`` makes the requests and handles the responses.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Replication:
         self._fetchers: dict[int, Fetcher] = {}
 
     def refresh(self) -> None:
-        """Partitions have other leaders, or other brokers can be reached."""
+        """Leaders of partitions, or reachability of brokers, changed."""
         led: dict[int, list[Replica]] = {}
         for replica in self._broker.replicas:
             leader = replica.facts.leader
@@ -46,7 +45,7 @@ class Replication:
             fetcher.follow(led.get(leader, []))
 
     def close(self) -> list[asyncio.Task[None]]:
-        """End all; the dials that are to be waited for."""
+        """Close all fetchers; return the dials that the caller must wait for."""
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         return [dialing for one in fetchers if (dialing := one.close()) is not None]
@@ -56,7 +55,8 @@ class Fetcher:
     """Fetches from one leader.
 
     Its only task is a dial to a socket, which ends by itself; timers are for the next attempt, for
-    partitions that the leader refused, and for a leader that left us out and says nothing.
+    partitions that the leader refused, and for a leader that removed this follower from an ISR and
+    doesn't respond.
     """
 
     def __init__(self, broker: Broker, leader: int) -> None:
@@ -73,7 +73,7 @@ class Fetcher:
         self._asked_in = -1
 
     def follow(self, replicas: list[Replica]) -> None:
-        """From now on it is these that are fetched."""
+        """Fetch exactly these from now on."""
         changed = self._fetch.assign(replicas)
         if self._fetch.is_idle or not self._broker.reaches(self._leader):
             self._hang_up()
@@ -87,11 +87,11 @@ class Fetcher:
         self._watch_overdue()
 
     def _is_in_new_session(self) -> bool:
-        """Its own with the registry: a leader counts only what was asked in that one."""
+        """Whether the broker's session is new: a leader counts only fetches of the current one."""
         return self._broker.session not in (-1, self._asked_in)
 
     def close(self) -> asyncio.Task[None] | None:
-        """End it; the dial that is to be waited for, if there is one."""
+        """Close it; return the dial that the caller must wait for, if there is one."""
         self._closed = True
         self._hang_up()
         self._watch_overdue()
@@ -163,7 +163,7 @@ class Fetcher:
     # Fetching
 
     def _next(self) -> None:
-        """Ask what is to be asked next."""
+        """Send the next request."""
         peer = self._peer
         if peer is None or self._closed or self._fetch.is_resting:
             return
@@ -207,7 +207,7 @@ class Fetcher:
         self._watch_revival()
 
     def _watch_overdue(self) -> None:
-        """A leader that takes us out of sync while we wait for it may never have heard of us."""
+        """Set a timer if a leader removed this follower from an ISR: it may have lost the fetch."""
         if self._closed or self._peer is None or not self._fetch.is_left_out():
             self._overdue.cancel()
         elif not self._overdue.is_set:

@@ -1,11 +1,10 @@
-"""What tests can tell requests by: ``RequestInfo``, for hooks and conditions of faults, and which
-topics and partitions a request names, for faults that are for some of them.
+"""Facts of requests: ``RequestInfo``, for hooks and conditions of faults, and the entries it names.
 
-``replica_of`` tells requests of followers from those of clients; ``fault.py`` and
-``request_log.py`` leave the former out unless they are asked for. ``named_entries`` goes by the
-names of fields, which Kafka's messages nearly share, so an API that is served anew needs nothing
-here as long as its fields are called as those of the others; only one that names whole topics says
-so. ``fault_arguments`` asks whether there can be any at all.
+``replica_of`` distinguishes requests of followers from those of clients; ``fault.py`` and
+``request_log.py`` leave the former out by default. ``named_entries`` yields topics and partitions,
+for faults of some of them. It finds them by the names of fields, which Kafka's messages nearly
+share, so a new API needs no change here if its fields have those names; only one that names whole
+topics needs an entry. ``fault_arguments`` checks whether an API names any at all.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = tuple[str | None, int | None]
 TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
-"""The name where a request gives name or id."""
+"""Returns the topic name, given the name or the id of a request."""
 
 _LISTS = ("topics", "topic_data", "topic_partitions")
 _NAMES = ("topic", "name")
 _PARTITIONS = ("partitions", "partition_data", "partition_indexes")
 _INDEXES = ("index", "partition", "partition_index")
 _TOPIC = 2
-"""The type of a resource of configurations."""
+"""Resource type of topics in requests about configurations."""
 _WHOLE_TOPICS = frozenset((3, 19, 20, 32, 33, 37, 44, 75))
 """APIs that name no partitions, only topics."""
 CLIENT = -1
@@ -39,7 +38,7 @@ CLIENT = -1
 
 
 def _of_fetch(request: Any) -> int:
-    """KIP-903 moved it."""
+    """The replica id of a Fetch, which KIP-903 moved."""
     return _of_other(request if request.replica_id >= 0 else request.replica_state)
 
 
@@ -53,7 +52,7 @@ REPLICA_ID: dict[int, Callable[[Any], int]] = {
     2: _of_other,  # ListOffsets
     23: _of_other,  # OffsetForLeaderEpoch
 }
-"""How to find who asks, by API key, in those that followers send, too."""
+"""By API key, how to get the replica id of a request that followers send, too."""
 
 
 def replica_of(api_key: int, request: Any) -> int:
@@ -64,21 +63,21 @@ def replica_of(api_key: int, request: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """One request on its way through a broker; to be looked at, not to be changed.
+    """One request that a broker serves; read-only for the functions that get it.
 
     Attributes:
-        broker: Node id of the broker that was asked.
+        broker: Node id of the broker that got it.
         api: Kafka's name of the API.
         api_key: Kafka's number of it.
         version: Of the API.
-        client_id: As the client calls itself.
-        connection: A number for the connection, counted over the cluster's life.
+        client_id: The id that the client sent.
+        connection: The number of the connection, counted over the cluster's life.
         correlation_id: As sent.
-        replica_id: Node id of the follower that asks, -1 for clients.
-        request: The decoded message, of ``kclient.protocol.messages``. Records of a Produce are
-            there before it was carried out only.
-        response: The answer, or its bytes where a fault gave them; None where there is none yet.
-            Once it was sent, the records of a Fetch are taken out.
+        replica_id: Node id of the follower that sent it, -1 for requests of clients.
+        request: The decoded message, of ``kclient.protocol.messages``. It has the records of a
+            Produce only before it was executed.
+        response: The response, or its bytes if a fault returned them; None if there is none yet.
+            Once it was sent, the records of a Fetch are removed.
     """
 
     broker: int
@@ -94,7 +93,7 @@ class RequestInfo:
 
 
 def facts_of(call: Call) -> dict[str, object]:
-    """The facts that ``Fault.matches`` compares, by the words of ``Where``."""
+    """The facts that ``Fault.matches`` compares, by the keys of ``Where``."""
     return {
         "api": call.api_key,
         "broker": call.node_id,
@@ -106,7 +105,7 @@ def facts_of(call: Call) -> dict[str, object]:
 
 
 def facts_of_start(broker: int, connection: int, start: memoryview) -> dict[str, object]:
-    """The same for a client's request of which only the start arrived; less without a header."""
+    """The same for a client's request of which only the start arrived; fewer without a header."""
     facts: dict[str, object] = {"broker": broker, "connection": connection, "replica": CLIENT}
     try:
         header = decode_request_header(start)
@@ -117,7 +116,7 @@ def facts_of_start(broker: int, connection: int, start: memoryview) -> dict[str,
 
 
 def info_of(call: Call, response: Response | bytes | None = None) -> RequestInfo:
-    """What there is to see of a request now."""
+    """The info of a request at its current stage."""
     return RequestInfo(
         call.node_id,
         API_NAMES[call.api_key],
@@ -132,7 +131,7 @@ def info_of(call: Call, response: Response | bytes | None = None) -> RequestInfo
     )
 
 
-# What it names
+# The entries that it names
 
 
 def names_topics(request_class: type[Request]) -> bool:
@@ -146,7 +145,7 @@ def names_partitions(request_class: type[Request]) -> bool:
 
 
 def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:
-    """(topic, partition) of what is named; None for the partition where the API has none."""
+    """(topic, partition) of each entry; None for the partition if the API has none."""
     for name in _present(request, _LISTS):
         for topic in getattr(request, name) or ():
             yield from _of_topic(topic, topic_name)
@@ -166,7 +165,7 @@ def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:
 def _of_topic(topic: Any, topic_name: TopicName) -> Iterator[Entry]:
     slots = topic.__slots__
     names = _present(topic, _NAMES)
-    name = getattr(topic, names[0]) if names else None  # ConsumerGroupHeartbeat has ids alone
+    name = getattr(topic, names[0]) if names else None  # ConsumerGroupHeartbeat has only ids
     if "topic_id" in slots:
         name = topic_name(name, topic.topic_id)
     lists = _present(topic, _PARTITIONS)

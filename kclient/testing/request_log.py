@@ -1,8 +1,8 @@
-"""The log of what a cluster was asked and answered: for tests of requests rather than effects.
+"""The log of a cluster's requests and responses: for tests of requests rather than effects.
 
-``dispatch`` adds each request once it is decoded, ``connection`` its answer. Bytes of records are
+``dispatch`` adds each request once it is decoded, ``connection`` its response. Bytes of records are
 not kept, nor are more than ``limit_bytes`` of the rest. Requests of followers are kept apart and
-told only where they are asked for, as tests are about clients.
+returned only with ``replicas=True``, as tests are about clients.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from kclient.testing.timed_wait import check_timeout, offer, waited
 
 DEFAULT_LIMIT = 4096
 DEFAULT_LIMIT_BYTES = 8 << 20
-"""As sent, requests and answers together, without records. Decoded they take several times that."""
+"""Encoded size of requests and responses, without records; decoded they take several times that."""
 
 _PRODUCE = 0
 _FORGOTTEN = -1
 _SHOWN = 5
-"""Entries in what a failing test prints."""
+"""Number of entries that a failing test prints."""
 _CODES = frozenset(ErrorCode)
 _NAMED = 3
-"""Names, or errors, in what a failing test prints."""
+"""Number of names, or errors, that a failing test prints."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ServedRequest:
-    """One request that reached a broker, and what became of it; to be looked at only.
+    """One request that reached a broker, and its response; read-only.
 
     Attributes:
         at: Monotonic seconds.
@@ -51,14 +51,14 @@ class ServedRequest:
         version: Of the API.
         correlation_id: As sent.
         client_id: As sent.
-        connection: A number for the connection, counted over the cluster's life.
-        size_bytes: Of the frame, without its size field.
-        request: The decoded message; the record bytes of a Produce are taken out once served.
-        response: The answer, the record bytes of a Fetch taken out; bytes if a fault gave those;
-            None while there is none, and for good where it was lost or none is wanted.
-        answered_at: Monotonic seconds when the answer was handed to the network, or to the fault
-            that keeps or spoils it from there on; None without an answer.
-        replica_id: Node id of the follower that asked, -1 for a client.
+        connection: The number of the connection, counted over the cluster's life.
+        size_bytes: Size of the frame, without its size field.
+        request: The decoded message; the record bytes of a Produce are removed once served.
+        response: The response, without the record bytes of a Fetch; bytes if a fault returned
+            those; None while there is none, and for good if it was lost or the client expects none.
+        answered_at: Monotonic seconds when the response was passed to the network, or to the fault
+            that keeps or spoils it from there on; None without a response.
+        replica_id: Node id of the follower that sent it, -1 for a client.
     """
 
     at: float
@@ -103,9 +103,9 @@ class ServedRequest:
 
     @property
     def errors(self) -> list[int]:
-        """The error codes anywhere in the answer, each once, in order; empty if all went well.
+        """The error codes anywhere in the response, each once, in order; empty if there is none.
 
-        Each an ``ErrorCode``, unless a fault made one up.
+        Each is an ``ErrorCode``, unless a fault made up an unknown one.
         """
         found: dict[int, None] = {}
         _collect_errors(self.response, found)
@@ -136,14 +136,14 @@ def _produced_bytes(request: Any) -> int:
 
 
 def forget_produced(request: Any) -> None:
-    """They lie in the connection's buffer, which is used again."""
+    """Remove the records of a Produce: they are views of the read buffer, which is reused."""
     for topic in request.topic_data:
         for part in topic.partition_data:
             part.records = None
 
 
 def _copy_of(response: FetchResponse) -> FetchResponse:
-    """Down to the partitions."""
+    """A copy that is deep down to the partitions."""
     made = copy(response)
     made.responses = [copy(topic) for topic in response.responses]
     for topic in made.responses:
@@ -152,7 +152,7 @@ def _copy_of(response: FetchResponse) -> FetchResponse:
 
 
 def _forget_fetched(response: FetchResponse) -> int:
-    """They may be gone from the log; how many bytes they were."""
+    """Remove the records, which the partition may have deleted since; return their size."""
     gone = 0
     for topic in response.responses:
         for part in topic.partitions:
@@ -230,7 +230,7 @@ class _Kept:
                 self._forget()
 
     def _forget(self) -> None:
-        """Let the oldest go; the newest stays whatever its size."""
+        """Remove the oldest entries over the limits; the newest stays whatever its size."""
         entries = self.entries
         while len(entries) > 1 and (
             len(entries) > self.limit or self.size_bytes > self.limit_bytes
@@ -241,14 +241,14 @@ class _Kept:
 
 
 class RequestLog:
-    """The last requests of all brokers, oldest first, with their answers.
+    """The last requests of all brokers, oldest first, with their responses.
 
-    Iterating gives those of clients; the methods give those of followers, too, with
+    Iteration yields those of clients; the methods return those of followers, too, with
     ``replicas=True``.
 
     Args:
-        limit: How many are kept, and as many of followers.
-        limit_bytes: Bytes of requests and answers that are kept, as sent and without records.
+        limit: Number of requests that are kept, and as many of followers.
+        limit_bytes: Bytes of requests and responses that are kept, as sent and without records.
 
     Example::
 
@@ -282,7 +282,7 @@ class RequestLog:
         return f"<RequestLog: {count}{of_others}; the last ones:{last}>"
 
     def all(self, *, replicas: bool = False) -> list[ServedRequest]:
-        """All that are kept; those of followers only with ``replicas``."""
+        """All requests that are kept; those of followers only with ``replicas``."""
         entries = self._clients.entries
         if not replicas:
             return list(entries)
@@ -292,7 +292,7 @@ class RequestLog:
     def of(
         self, api: ApiName, *, broker: int | None = None, replicas: bool = False
     ) -> list[ServedRequest]:
-        """Those of one API, and of one broker if given, that are still kept."""
+        """The kept requests of one API, and to one broker if one is given, in order."""
         key = served_key_of(api)
         _check_broker(broker)
         return [
@@ -302,7 +302,7 @@ class RequestLog:
         ]
 
     def count(self, api: ApiName, *, replicas: bool = False) -> int:
-        """How many of one API were ever served, since the start or the last ``clear``."""
+        """How many requests of one API were served since the start or the last ``clear``."""
         return self._count(served_key_of(api), replicas)
 
     def _count(self, key: int, replicas: bool) -> int:
@@ -318,16 +318,16 @@ class RequestLog:
     async def wait_count(
         self, api: ApiName, count: int, *, replicas: bool = False, timeout: float | None = None
     ) -> None:
-        """Wait until ``count`` requests of an API were served, as ``count()`` has it.
+        """Wait until ``count`` requests of an API were served, as ``count()`` counts them.
 
         Args:
-            api: An API.
-            count: Requests.
+            api: The API of the requests.
+            count: Number of requests.
             replicas: Those of followers count, too.
-            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
+            timeout: Seconds; None for ever. With a ``ThreadedCluster`` 30 s, if not given.
 
         Raises:
-            InvalidArgument: There is no such API, or none that is served.
+            InvalidArgument: There is no such API, or it isn't served.
             RequestTimedOut: There were fewer; the text names the last requests.
 
         Cancellation: safe; nothing is left behind.
@@ -353,21 +353,22 @@ class RequestLog:
         replicas: bool = False,
         timeout: float | None = None,
     ) -> ServedRequest:
-        """The first request of a kind, waited for if none is there yet.
+        """Return the first request of a kind; wait for one if there is none yet.
 
-        Those that are kept are looked at first: ``clear()`` before, to wait for a new one.
+        The kept requests are searched first: call ``clear()`` before, to wait for a new one.
 
         Args:
-            what: An API, or a function that gets a ``ServedRequest`` and says whether it is one.
-            broker: Only requests to this one.
-            answered: Wait until it has its answer.
+            what: An API, or a function that gets a ``ServedRequest`` and returns whether it
+                matches.
+            broker: Only requests to this broker.
+            answered: Wait until it has its response.
             replicas: Those of followers count, too.
-            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
+            timeout: Seconds; None for ever. With a ``ThreadedCluster`` 30 s, if not given.
 
         Raises:
-            InvalidArgument: There is no such API, or none that is served.
-            RequestTimedOut: None came; the text names the last requests.
-            Exception: What ``what`` raises.
+            InvalidArgument: There is no such API, or it isn't served.
+            RequestTimedOut: None came in time; the text names the last requests.
+            Exception: Whatever ``what`` raises.
 
         Cancellation: safe; nothing is left behind.
 
@@ -407,10 +408,10 @@ class RequestLog:
         finally:
             self._waiters.remove(waiter)
 
-    # What brokers tell
+    # Called by brokers
 
     def add(self, entry: ServedRequest) -> None:
-        """Take one request."""
+        """Add a new request."""
         self._number += 1
         entry._number = self._number
         entry.replica_id = replica_of(entry.api_key, entry.request)
@@ -426,7 +427,7 @@ class RequestLog:
         size_bytes: int,
         ours: bool,
     ) -> None:
-        """It has its answer, which was encoded: ``size_bytes``; not ``ours`` if others know it."""
+        """Add its response, of ``size_bytes`` encoded; not ``ours`` if a fault may refer to it."""
         entry.answered_at = now
         if isinstance(response, FetchResponse):
             if not ours:
@@ -438,7 +439,7 @@ class RequestLog:
             waiter.look(entry)
 
     def over(self, entry: ServedRequest) -> None:
-        """Nothing more will be done for it."""
+        """The broker has finished serving the request."""
         if entry.api_key == _PRODUCE:
             forget_produced(entry.request)
 

@@ -1,8 +1,8 @@
-"""What all brokers of an embedded cluster share: its inside, faults, requests, clock and networks.
+"""State shared by all brokers of a cluster: control plane, faults, request log, clock, networks.
 
 Made by ``Cluster``, read by ``Broker``. It knows whether the cluster is started, and in which loop;
-calls that change it pass ``check`` or ``acts`` before they do anything. It opens nothing and serves
-nothing.
+calls that change the cluster go through ``check`` or ``acts`` first. It opens no listener and
+serves no request.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from kclient.testing.cluster_topics import ClusterTopics
 
 LOOPBACK = "127.0.0.1"
-"""Where brokers listen if nothing else is said."""
+"""Default host of brokers."""
 
 
 START = "start() it, or use it in 'async with', or in 'with' where it has a thread"
-"""What to do with a cluster that isn't started."""
+"""Hint of errors about a cluster that isn't started."""
 _ANOTHER = "make a cluster inside the same asyncio.run as its clients"
 
 
@@ -50,14 +50,14 @@ def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Services:
-    """What all brokers of a cluster share.
+    """State that all brokers of a cluster share.
 
     Attributes:
-        inside: How they hold together.
-        network: Where clients find them; None for sockets.
-        loop: In which the cluster was started.
-        inner_network: Where they find each other; None for sockets.
-        brokers: All of them, by node id.
+        inside: The control plane.
+        network: The network for clients; None for sockets.
+        loop: The loop in which the cluster was started.
+        inner_network: The network between brokers; None for sockets.
+        brokers: All brokers, by node id.
         is_open: The cluster is started, and not closed since.
     """
 
@@ -77,7 +77,7 @@ class Services:
 
     @property
     def is_running(self) -> bool:
-        """The caller is in the cluster's loop, which runs."""
+        """Whether the caller runs in the cluster's loop."""
         return self.loop is not None and self.loop.is_running() and _is_current(self.loop)
 
     def check(self) -> None:
@@ -87,7 +87,7 @@ class Services:
 
     @contextlib.contextmanager
     def acting(self) -> Iterator[None]:
-        """For a call that acts at once: in the loop, or while it stands still between two runs.
+        """For a call that acts at once: in the loop, or while it doesn't run between two runs.
 
         Raises:
             ClientClosed: The cluster isn't started.
@@ -118,18 +118,18 @@ class Services:
         return self.loop or asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Monotonic seconds; while no loop runs, those of the last call."""
+        """Monotonic seconds; while no loop runs, the result of the last call."""
         with contextlib.suppress(RuntimeError):
             self._now = self.clock.now()
         return self._now
 
     def next_connection(self) -> int:
-        """A number for a new connection of a client."""
+        """The number of a new connection of a client."""
         self._connections += 1
         return self._connections
 
     def new_producer_id(self) -> int:
-        """An id that no producer has."""
+        """A producer id that is not in use."""
         self._producer_ids += 1
         return self._producer_ids
 
@@ -142,7 +142,7 @@ A = TypeVar("A", bound="ClusterTopics")
 
 
 def acts(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
-    """A method that changes a cluster: it works while that is started, see ``acting``."""
+    """Decorate a method that changes a cluster: it works while that is started, see ``acting``."""
 
     @functools.wraps(method)
     def act(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:

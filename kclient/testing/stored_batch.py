@@ -1,8 +1,8 @@
-"""A record batch as the log keeps it: the producer's bytes, with what a broker may change.
+"""A record batch as stored in a log: the producer's bytes, with the fields that a broker sets.
 
-A broker gives a batch its base offset, leader epoch and, on topics with LogAppendTime, its
-timestamps; the rest stays as it came, compressed or not. Used by ``log.py`` and the handlers. No
-record is decoded here.
+A broker sets the base offset, leader epoch and, on topics with LogAppendTime, the timestamps of a
+batch; the rest stays as it came, compressed or not. Used by ``log.py`` and the handlers. No record
+is decoded here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEADER_EPOCH_POSITION = 12
 _CRC_POSITION = 17
 _MAX_TIMESTAMP_POSITION = 35
 _SMALLEST_LENGTH = 14
-"""Of what follows the length, in any magic: Java's ``LegacyRecord.RECORD_OVERHEAD_V0``."""
+"""Smallest valid length field, in any magic: Java's ``LegacyRecord.RECORD_OVERHEAD_V0``."""
 
 _NEWEST_MAGIC = 2
 _SEQUENCES = 1 << 31
@@ -46,7 +46,7 @@ _SEQUENCES = 1 << 31
 
 @dataclass(slots=True, init=False, eq=False, repr=False)
 class StoredBatch:
-    """One v2 batch with the fields of its header read out once.
+    """One v2 batch, with the fields of its header, which are decoded once.
 
     Attributes:
         data: All bytes of the batch; base offset, epoch and times are patched in place.
@@ -86,12 +86,12 @@ class StoredBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """Size of the whole batch."""
         return len(self.data)
 
     @property
     def next_offset(self) -> int:
-        """The offset after its last one."""
+        """The offset that follows its last one."""
         return self.last_offset + 1
 
     @property
@@ -103,30 +103,30 @@ class StoredBatch:
 
     @property
     def codec(self) -> int:
-        """Number of the compression."""
+        """Number of the compression codec."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
+        """Whether it is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker rather than records of users."""
+        """Whether it holds a marker rather than records of applications."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Its timestamps are the broker's."""
+        """Whether the broker set its timestamps."""
         return bool(self.attributes & LOG_APPEND_BIT)
 
     def computed_crc(self) -> int:
-        """What the CRC should be."""
+        """The CRC that the batch should have."""
         return crc32c(memoryview(self.data)[CRC_START:])
 
     def place(self, base_offset: int, leader_epoch: int) -> None:
-        """Give the batch its offset and epoch; the CRC covers neither."""
+        """Set the batch's offset and leader epoch; the CRC covers neither."""
         self.last_offset += base_offset - self.base_offset
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
@@ -134,7 +134,7 @@ class StoredBatch:
         _LEADER_EPOCH.pack_into(self.data, _LEADER_EPOCH_POSITION, leader_epoch)
 
     def set_times(self, max_timestamp: int, *, log_append_time: bool) -> None:
-        """Set type and maximum of the timestamps; a new CRC only where that changes anything."""
+        """Set type and maximum of the timestamps; updates the CRC only if that changes anything."""
         attributes = self.attributes & ~LOG_APPEND_BIT
         if log_append_time:
             attributes |= LOG_APPEND_BIT
@@ -152,7 +152,7 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
     """The complete batches in ``data``, of any magic; a truncated last one is left out, as in Java.
 
     Raises:
-        Refused: CORRUPT_MESSAGE, for a length or a magic that can't be.
+        Refused: CORRUPT_MESSAGE, for an invalid length or magic.
     """
     view = memoryview(data)
     found: list[memoryview] = []

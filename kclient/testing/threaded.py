@@ -1,7 +1,7 @@
 """``ThreadedCluster``: a cluster for code without an event loop of its own, in a thread.
 
-For plain tests and for clients that block, in whatever library. The pytest fixture makes one for
-each test that doesn't run in a loop. What is called on it is carried out in the cluster's loop.
+For plain tests and for blocking clients of any library. The pytest fixture makes one for each test
+that doesn't run in a loop. Its methods are executed in the cluster's loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         ) -> E: ...
 
     class _BlockingCluster(Cluster):
-        """What type checkers see: a ``Cluster`` whose coroutines are plain functions."""
+        """For type checkers: a ``Cluster`` whose coroutines are plain functions."""
 
         requests: _BlockingLog
         events: _BlockingEvents
@@ -78,33 +78,34 @@ else:
 class ThreadedCluster(_BlockingCluster):
     """A ``Cluster`` in a thread of its own: it has all that a ``Cluster`` has, without ``await``.
 
-    Each call, on it and on what it gives (``faults``, ``requests``, ``events``, a log), is
-    carried out in the cluster's loop while the caller waits; coroutines are waited for. Values come
-    as they are (records, ``Tally``, ``CleanResult``), what lives on there as a stand-in that has
-    all that the real one has (a fault, a broker, a log, a ``ServedRequest``). Any thread may call.
+    Each call, on it and on the objects it returns (``faults``, ``requests``, ``events``, a log), is
+    executed in the cluster's loop while the caller waits; coroutines are waited for. Values are
+    returned as they are (records, ``Tally``, ``CleanResult``), live objects as proxies that have
+    all attributes of the real one (a fault, a broker, a log, a ``ServedRequest``). Any thread may
+    call.
 
-    Functions that are handed in (hooks, listeners, conditions) run in the cluster's thread. There
-    plain methods act at once, and what waits elsewhere is to be awaited, as of a ``Cluster``::
+    Functions that are passed in (hooks, listeners, conditions) run in the cluster's thread. There
+    plain methods act at once, and those that wait elsewhere must be awaited, as with ``Cluster``::
 
         async def crash(info):
             await cluster.crash(info.broker)
 
         cluster.faults.on("Produce", crash, at="after_append", times=1)
 
-    A plain ``def`` hook may return it instead, a listener hand it to
-    ``asyncio.get_running_loop().create_task``. One that does neither makes the end of the cluster,
-    or ``faults.check``, raise WrongContext. Functions and the test must not wait for each other.
+    A plain ``def`` hook may return the coroutine instead, a listener may pass it to
+    ``asyncio.get_running_loop().create_task``. If a function does neither, the end of the cluster,
+    or ``faults.check``, raises WrongContext. Functions and the test must not wait for each other.
 
     Args:
-        cluster: One that isn't started.
+        cluster: A cluster that isn't started.
         call_timeout: Seconds that a call may take; None for ever. Calls that wait until something
             happens have a shorter ``timeout`` of their own: 30 s for ``requests.wait_for``,
             ``requests.wait_count`` and ``wait_hits`` of a fault.
 
     Raises:
-        InvalidArgument: ``cluster`` isn't a ``Cluster``, or ``call_timeout`` no time.
+        InvalidArgument: ``cluster`` isn't a ``Cluster``, or ``call_timeout`` isn't a duration.
         RequestTimedOut: By any call that takes longer than ``call_timeout``.
-        ClientClosed: By what changes something, when the cluster isn't started or was closed.
+        ClientClosed: By calls that change something, when the cluster isn't started or was closed.
 
     Example::
 
@@ -144,11 +145,11 @@ class ThreadedCluster(_BlockingCluster):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> Any:
-            """Cancellation: it only says what to do instead."""
+            """Refused: the error names what to do instead. Cancellation: safe."""
             raise TypeError("`with` is needed for a ThreadedCluster, or a Cluster for `async with`")
 
         async def __aexit__(self, *error: object) -> None:
-            """Is never called, but ``async with`` looks for it. Cancellation: safe."""
+            """Is never called, but ``async with`` looks it up. Cancellation: safe."""
 
     def start(self) -> None:  # type: ignore[override]
         """Start the thread, and the cluster in it; does nothing when it is started.
@@ -164,7 +165,7 @@ class ThreadedCluster(_BlockingCluster):
         """Close the cluster and end its thread; the logs stay readable. Twice is fine.
 
         Raises:
-            WrongContext: By a function that runs in that thread.
-            Exception: What a function of the test raised meanwhile.
+            WrongContext: Called by a function that runs in that thread.
+            Exception: Whatever a function of the test raised meanwhile.
         """
         self._thread.end()

@@ -1,6 +1,6 @@
-"""Waiting for what a test asked for, with a time-out that says what didn't come.
+"""Waits of tests, with a time-out whose text names what didn't come.
 
-For ``request_log``, ``event_log`` and ``fault``. It makes no future, and whoever made it cleans up.
+For ``request_log``, ``event_log`` and ``fault``. The callers create the futures and clean up.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 def check_timeout(timeout: object) -> None:
-    """Raises InvalidArgument if it is neither seconds nor None."""
+    """Raise InvalidArgument if it is neither seconds nor None."""
     if timeout is not None:
         seconds_of("timeout", timeout)
 
 
 def offer(future: asyncio.Future[T], value: T, condition: Callable[[T], bool] | None) -> None:
-    """Give ``value`` to whoever waits, if the condition holds, or what the condition raises.
+    """Resolve the future with ``value`` if the condition holds, or with what the condition raises.
 
-    That is the waiting test's: ``pytest.fail()``, too.
+    Any exception goes to the waiting test, also that of ``pytest.fail()``.
     """
     try:
         if condition is None or condition(value):
@@ -36,7 +36,7 @@ def offer(future: asyncio.Future[T], value: T, condition: Callable[[T], bool] | 
 
 
 async def waited(future: asyncio.Future[T], timeout: float | None, text: Callable[[], str]) -> T:
-    """The future's result; after ``timeout`` seconds RequestTimedOut, with that text.
+    """Return the future's result; after ``timeout`` seconds raise RequestTimedOut with that text.
 
     Cancellation: safe; it cancels the future.
     """
@@ -44,7 +44,7 @@ async def waited(future: asyncio.Future[T], timeout: float | None, text: Callabl
         async with asyncio.timeout(timeout):
             return await future
     except TimeoutError as error:
-        # At the same moment, or it is what a function of the test raised.
+        # The result came at the same moment, or a function of the test raised the TimeoutError.
         if future.done() and not future.cancelled():
             return future.result()
         raise RequestTimedOut(text()) from error

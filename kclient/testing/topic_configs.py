@@ -1,6 +1,6 @@
-"""The configurations of topics, as Apache Kafka 4.3.0 has them, and which of them matter here.
+"""The configurations of topics, as in Apache Kafka 4.3.0, and those that take effect here.
 
-All are accepted, checked and shown; those that the embedded cluster acts on are attributes of
+All are accepted, checked and described; those that the embedded cluster acts on are attributes of
 ``TopicConfig``. Used by the topic rules, the append path and the cleaner.
 """
 
@@ -15,44 +15,44 @@ from kclient.testing.config_tables import definitions
 from kclient.testing.refused import bad_config
 
 ALL_DEFINITIONS = read_table(definitions.TOPIC)
-"""Those included that Kafka keeps for its own tests, such as ``internal.segment.bytes``."""
+"""All, including those for Kafka's own tests, such as ``internal.segment.bytes``."""
 
 DEFINITIONS: dict[str, ConfigDef] = {
     name: one for name, one in ALL_DEFINITIONS.items() if not one.internal
 }
-"""Those that are described."""
+"""Definitions that are described."""
 
 BROKER_SYNONYMS = {
     name: one.broker_name for name, one in DEFINITIONS.items() if one.broker_name is not None
 }
-"""Topic configurations that a broker's configuration gives the default of, by that one's name."""
+"""Topic configurations with a default from the broker's configuration, and the name of that."""
 
 
 class TopicConfig:
     """The configuration of one topic.
 
     Attributes:
-        given: What was set on the topic itself.
+        given: Configurations set on the topic itself.
         max_message_bytes: Largest batch, compressed, with its header.
-        compacted: Records without a key are refused; of each key the last one stays.
+        compacted: Records without a key are refused; the last record of each key stays.
         deletes: Retention applies.
-        log_append_time: The broker gives the timestamps.
+        log_append_time: The broker sets the timestamps.
         timestamp_before_max_ms: How old a timestamp may be.
         timestamp_after_max_ms: How far in the future.
         min_insync_replicas: How many must be in sync for acks=all.
         unclean_elections: A replica that is not in sync may lead.
-        retention_bytes: Of a partition; -1 for no limit.
+        retention_bytes: Size limit of a partition; -1 for no limit.
         retention_ms: How long segments are kept; -1 for ever.
-        segment_bytes: Most in one segment.
+        segment_bytes: Maximum size of one segment.
         delete_retention_ms: How long tombstones stay at least.
-        min_cleanable_dirty_ratio: How much must be dirty for compaction.
-        min_compaction_lag_ms: How long a record stays at least.
-        max_compaction_lag_ms: After how long it is compacted at the latest.
-        max_segment_ms: Most time in one segment.
+        min_cleanable_dirty_ratio: Dirty part of the log from which on it is compacted.
+        min_compaction_lag_ms: Minimum time before a record may be compacted.
+        max_compaction_lag_ms: Maximum time before a record must be compacted.
+        max_segment_ms: Maximum time that one segment covers.
     """
 
     def __init__(self, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
-        """Check ``given``; ``defaults`` are those that the broker's configuration changes.
+        """Check ``given``; ``defaults`` come from the broker's configuration.
 
         Raises:
             Refused: INVALID_CONFIG.
@@ -101,10 +101,10 @@ class TopicConfig:
         return cast(int, self._values[name])
 
     def value(self, name: str) -> Value:
-        """The value in force of any topic configuration."""
+        """The effective value of any topic configuration."""
         return self._values[name]
 
     def text(self, name: str) -> str:
-        """That value as Kafka shows it."""
+        """That value in Kafka's text form."""
         value = self._values[name]
         return "" if value is None else as_text(value)

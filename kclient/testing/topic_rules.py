@@ -19,18 +19,18 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _MAX_NAME = 249
 METADATA_TOPIC = "__cluster_metadata"
 MOST_PER_REQUEST = 10_000
-"""Partitions that one request may create."""
+"""Maximum number of partitions that one request may create."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as asked for; -1 stands for the brokers' defaults.
+    """A requested topic; -1 stands for the brokers' defaults.
 
     Attributes:
         name: Topic name.
-        partitions: How many.
+        partitions: Number of partitions.
         replication_factor: Replicas of each.
-        assignments: Replicas of each partition index, in place of the two counts.
+        assignments: Replicas of each partition index, instead of the two counts.
         configs: Topic configurations.
     """
 
@@ -61,7 +61,7 @@ def check_name(name: str) -> None:
 
 
 def check_total(partitions: int) -> None:
-    """Raise Refused (POLICY_VIOLATION) where a request wants so many partitions, as KRaft does."""
+    """Raise Refused (POLICY_VIOLATION) if a request has too many partitions, as KRaft does."""
     if partitions > MOST_PER_REQUEST:
         raise Refused(
             ErrorCode.POLICY_VIOLATION, f"A request takes up to {MOST_PER_REQUEST} partitions."
@@ -74,12 +74,13 @@ def check_new_topic(
     """Check a topic that is to be created, in Kafka's order.
 
     Args:
-        image: The newest.
-        spec: What is asked for.
-        before: Of before the request: names collide only with those of it. The newest if None.
+        image: The newest image.
+        spec: The requested topic.
+        before: The image before the request, whose names are checked for collisions; the newest
+            if None.
 
     Raises:
-        Refused: With the code that Kafka answers.
+        Refused: With Kafka's error code.
     """
     if spec.name == METADATA_TOPIC:
         raise bad_request(f"{METADATA_TOPIC} can't be created.")
@@ -147,10 +148,10 @@ def check_growth(
     count: int,
     assignments: Sequence[Sequence[int]] | None,
 ) -> list[list[int]]:
-    """Replicas of the partitions that bring ``topic`` to ``count``.
+    """Replicas of the partitions that are added to ``topic`` to reach ``count``.
 
     Raises:
-        Refused: With the code that Kafka answers.
+        Refused: With Kafka's error code.
     """
     has = len(topic.partitions)
     if count <= has:

@@ -1,7 +1,7 @@
-"""Answers that wait for what logs have to say: a produce with ``acks=all``, a fetch without data.
+"""Responses that wait for changes of logs: a produce with ``acks=all``, a fetch without data.
 
 Made by ``handlers/produce.py`` (Kafka's ``DelayedProduce``) and ``handlers/fetch.py``;
-``handlers/logs.py`` has one more. One listener per log and one timer, no task, no polling.
+``handlers/logs.py`` has another one. One listener per log and one timer, no task, no polling.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class LogWait(ABC, Generic[T]):
-    """An answer that may come whenever ``look`` is called, and comes after ``seconds``.
+    """A response that is tried whenever ``look`` is called, and comes after ``seconds`` at most.
 
     Attributes:
-        answer: Where the response arrives; cancelling it lets go of timer and listeners.
+        answer: Gets the response; cancelling it releases timer and listeners.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,10 +35,10 @@ class LogWait(ABC, Generic[T]):
 
     @abstractmethod
     def _attempt(self, last: bool) -> None:
-        """Answer if it can be done, or in any case if it is the last time."""
+        """Complete the response if it is ready; with ``last`` in any case."""
 
     def look(self, _: object = None) -> None:
-        """Answers leave in a later callback: a connection that got one serves its next request."""
+        """Try in a later callback, as a connection that gets a response serves its next request."""
         if self._soon is None and not self.answer.done:
             self._soon = self._loop.call_soon(self._look)
 
@@ -47,7 +47,7 @@ class LogWait(ABC, Generic[T]):
         self._attempt(False)
 
     def _let_go(self) -> None:
-        """Listen no more."""
+        """Release timer and listeners."""
         self._timer.cancel()
         if self._soon is not None:
             self._soon.cancel()
@@ -57,8 +57,8 @@ class Waiting:
     """One partition of a produce.
 
     Args:
-        replica: The leader's.
-        required: The high watermark that is waited for.
+        replica: The leader's replica.
+        required: The high watermark to wait for.
         settle: Called with the outcome, once.
     """
 
@@ -72,7 +72,7 @@ class Waiting:
         self.done = False
 
     def look(self) -> bool:
-        """Whether it has its outcome, which it takes now if there is one."""
+        """Check for an outcome; return whether there is one."""
         if self.done:
             return True
         replica = self.replica
@@ -86,19 +86,19 @@ class Waiting:
         return self.done
 
     def settle(self, code: ErrorCode) -> None:
-        """It has its outcome."""
+        """Set its outcome."""
         self.done = True
         self._settle(code)
 
 
 def all_settled(waiting: Sequence[Waiting]) -> bool:
-    """Let each look, and tell whether all have their outcomes."""
+    """Check each for an outcome; return whether all have one."""
     pending = [one for one in waiting if not one.look()]
     return not pending
 
 
 class AckWait(LogWait[T]):
-    """Answers when all in sync have what was written to ``waiting``, or after ``seconds``."""
+    """Responds when all in sync have what was written to ``waiting``, or after ``seconds``."""
 
     def __init__(
         self, waiting: Sequence[Waiting], seconds: float, respond: Callable[[], T]
@@ -125,16 +125,16 @@ class AckWait(LogWait[T]):
 
 
 class FetchWait(LogWait[Response]):
-    """Answers when ``missing_bytes`` more can be read from ``logs``, or after ``seconds``.
+    """Responds when ``missing_bytes`` more can be read from ``logs``, or after ``seconds``.
 
     Args:
-        logs: Of the partitions that are wanted.
-        missing_bytes: What ``min_bytes`` still lacks.
+        logs: Of the fetched partitions.
+        missing_bytes: Bytes that are missing to reach ``min_bytes``.
         seconds: ``max_wait``.
-        read: Reads again: the response, or the bytes that are still missing; with True the
-            response whatever is missing.
-        eager: Read whenever anything comes: what can be read is not just what was appended.
-        tail: What isn't committed yet counts, too, as for followers.
+        read: Reads again and returns the response, or the number of bytes that are still missing;
+            with True it returns the response in any case.
+        eager: Read after each append: its size isn't the number of bytes that can be read.
+        tail: Uncommitted records count, too, as for followers.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """The state machine of a classic group: states, members, leader, protocol, generation.
 
-A group is EMPTY until somebody joins. It then collects joins (PREPARING_REBALANCE), answers them
-all with a new generation, waits for the leader's assignment (COMPLETING_REBALANCE), and is STABLE
-until a member comes, goes or changes its mind. It is DEAD once its coordinator let go of it. When
-to take which step is decided in ``rebalances.py`` and ``joins.py``; a step that the table doesn't
-have raises ``IllegalTransition``. No time, no waiting; protocols and assignments are opaque but
-for the topics that consumers subscribe to.
+A group is EMPTY until a member joins. It then collects joins (PREPARING_REBALANCE), responds to
+all of them with a new generation, waits for the leader's assignment (COMPLETING_REBALANCE), and is
+STABLE until a member joins, leaves or changes its protocols. It is DEAD once its coordinator has
+unloaded it. ``rebalances.py`` and ``joins.py`` decide when to take which step; a step that the
+table doesn't have raises ``IllegalTransition``. No time, no waiting; protocols and assignments are
+opaque except for the topics that consumers subscribe to.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Member:
     """One member.
 
     Attributes:
-        member_id: Given by the coordinator.
+        member_id: Assigned by the coordinator.
         instance_id: ``group.instance.id`` of a static member (KIP-345).
-        client_id: As the client calls itself.
-        client_host: Where it came from, in Java's spelling.
+        client_id: Sent by the client.
+        client_host: Its address, in Java's notation.
         rebalance_timeout_ms: How long it may take to rejoin.
-        session_timeout_ms: How long it may be silent.
+        session_timeout_ms: How long it may send no heartbeat.
         protocol_type: ``consumer``, ``connect``, ...
         protocols: (name, metadata), the preferred one first.
         assignment: From the leader, opaque.
-        is_new: Its first JoinGroup is still parked: its session runs out all the same.
-        join_reply: Answers the parked JoinGroup.
-        sync_reply: Answers the parked SyncGroup.
+        is_new: Its first JoinGroup is still waiting: its session expires all the same.
+        join_reply: Responds to the waiting JoinGroup.
+        sync_reply: Responds to the waiting SyncGroup.
     """
 
     member_id: str
@@ -63,29 +63,29 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """It has a ``group.instance.id``."""
+        """Whether it has a ``group.instance.id``."""
         return self.instance_id is not None
 
     @property
     def awaits_join(self) -> bool:
-        """Its JoinGroup is parked."""
+        """Whether its JoinGroup is waiting."""
         return self.join_reply is not None
 
     @property
     def awaits_sync(self) -> bool:
-        """Its SyncGroup is parked."""
+        """Whether its SyncGroup is waiting."""
         return self.sync_reply is not None
 
     @property
     def needs_no_heartbeat(self) -> bool:
-        """It waits for the group, so the group may not wait for it."""
+        """Whether its session can't expire, as it waits for the group itself."""
         return not self.is_new and (self.awaits_join or self.awaits_sync)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said with that protocol.
+        """Its metadata for that protocol.
 
         Raises:
-            KeyError: It doesn't speak it.
+            KeyError: It doesn't support the protocol.
         """
         for name, metadata in self.protocols:
             if name == protocol:
@@ -93,7 +93,7 @@ class Member:
         raise KeyError(protocol)
 
     def vote(self, candidates: Container[str]) -> str:
-        """The first of its protocols that all members speak.
+        """The first of its protocols that all members support.
 
         Raises:
             KeyError: There is none.
@@ -104,13 +104,13 @@ class Member:
         raise KeyError(self.member_id)
 
     def answer_join(self, response: JoinGroupResponse) -> None:
-        """Answer its JoinGroup if one is parked."""
+        """Respond to its JoinGroup if one is waiting."""
         reply, self.join_reply = self.join_reply, None
         if reply is not None:
             reply(response)
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer its SyncGroup; False if none is parked."""
+        """Respond to its SyncGroup; return False if none is waiting."""
         reply, self.sync_reply = self.sync_reply, None
         if reply is None:
             return False
@@ -123,7 +123,7 @@ _VERSION_BYTES = 2
 
 
 class State(enum.Enum):
-    """Where a group is."""
+    """States of a group."""
 
     EMPTY = "has no members; there may be offsets, and ids that were given out but not used yet"
     PREPARING_REBALANCE = "collects joins, which are parked"
@@ -133,12 +133,12 @@ class State(enum.Enum):
 
     @property
     def shown(self) -> str:
-        """Kafka's name of it, as ListGroups and DescribeGroups have it."""
+        """Kafka's name of it, as in ListGroups and DescribeGroups."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class Event(enum.Enum):
-    """What happens to a group."""
+    """Events of a group."""
 
     REBALANCE = "a new generation is needed"
     JOINED = "the joins are in, or those who didn't join are out"
@@ -169,19 +169,19 @@ class ClassicGroup:
 
     Attributes:
         group_id: Its name.
-        state: Where it is.
-        previous_state: Where it was before; EMPTY during the first rebalance.
+        state: Its current state.
+        previous_state: The state before; EMPTY during the first rebalance.
         state_since_ms: When the state began, in milliseconds of wall time; -1 if not known.
         generation: Counts rebalances.
-        protocol_type: None for a group that only keeps offsets.
-        protocol_name: What the members agreed on; None in an empty group.
-        leader: Member id of who assigns.
+        protocol_type: None for a group that only stores offsets.
+        protocol_name: The protocol selected from those of all members; None in an empty group.
+        leader: Id of the member that computes the assignment.
         members: By member id, in the order of joining.
         static_members: Member id by ``group.instance.id``.
-        pending_members: Ids that were given out (KIP-394) and didn't join yet.
-        pending_syncs: Members that have a generation but didn't ask for their assignment yet.
-        new_member_added: Somebody joined since the first rebalance began.
-        subscribed_topics: None where the group's metadata can't tell.
+        pending_members: Ids that were assigned (KIP-394) and didn't join yet.
+        pending_syncs: Members that got the generation but didn't send their SyncGroup yet.
+        new_member_added: A member joined since the first rebalance began.
+        subscribed_topics: None if they aren't known from the members' metadata.
     """
 
     def __init__(self, group_id: str, wall_ms: int = -1) -> None:
@@ -209,33 +209,33 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """A rebalance may begin now."""
+        """Whether a rebalance may begin in this state."""
         return Event.REBALANCE in TRANSITIONS[self.state]
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members', which may say anything."""
+        """The longest of its members' timeouts, 0 at least, as they may be negative."""
         return max([0, *(one.rebalance_timeout_ms for one in self.members.values())])
 
     @property
     def joined_count(self) -> int:
-        """Members whose JoinGroup is parked."""
+        """Number of members whose JoinGroup is waiting."""
         return sum(one.awaits_join for one in self.members.values())
 
     @property
     def all_joined(self) -> bool:
-        """Nobody is missing, those included who were only told their id."""
+        """Whether all members have joined, including those that only got their id."""
         return not self.pending_members and all(one.awaits_join for one in self.members.values())
 
     @property
     def is_consumer_group(self) -> bool:
-        """Its members are consumers, whose metadata says what they subscribe to."""
+        """Whether its members are consumers, whose metadata has their subscriptions."""
         return self.protocol_type == CONSUMER
 
     # Members
 
     def add(self, member: Member) -> None:
-        """Let ``member`` in; the first one leads and brings the protocol type."""
+        """Add ``member``; the first one becomes leader and sets the protocol type."""
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if not self.members:
@@ -246,7 +246,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, or an id that was given out; the eldest of the others leads."""
+        """Remove a member, or an assigned id; the oldest of the other members becomes leader."""
         removed = self.members.pop(member_id, None)
         if removed is not None and removed.instance_id is not None:
             self.static_members.pop(removed.instance_id, None)
@@ -256,7 +256,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def replace_static(self, instance_id: str, member_id: str, new_id: str) -> Member:
-        """Give a static member another id; who still waits under the old one is fenced."""
+        """Assign another id to a static member; requests that wait under the old one are fenced."""
         old = self.members.pop(member_id)
         old.answer_join(join_refusal(ErrorCode.FENCED_INSTANCE_ID, member_id))
         old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
@@ -267,7 +267,7 @@ class ClassicGroup:
         return new
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request speaks for.
+        """The member that a request names.
 
         Raises:
             Refused: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID.
@@ -284,7 +284,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader has joined; False if nobody did."""
+        """Make a joined member the leader if the leader hasn't joined; False if none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaits_join:
@@ -298,7 +298,7 @@ class ClassicGroup:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody with these protocols may join."""
+        """Whether a member with these protocols may join."""
         names = set(protocols)
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -307,7 +307,7 @@ class ClassicGroup:
         return bool(names & self._common()) or (not self.members and bool(names))
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all speak; of equals the first."""
+        """The protocol that most members prefer among those all support; of equals the first."""
         common = self._common()
         votes = Counter(member.vote(common) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -317,7 +317,7 @@ class ClassicGroup:
         return set.intersection(*spoken) if spoken else set()
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Start the next generation, with those who are members now."""
+        """Start the next generation, with the current members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.read_subscriptions()
@@ -325,7 +325,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def read_subscriptions(self) -> frozenset[str] | None:
-        """Topics of all members, as far as their metadata is Kafka's consumer protocol."""
+        """Topics of all members; None if their metadata isn't Kafka's consumer protocol."""
         if not self.is_consumer_group:
             return None
         if not self.members:
@@ -341,15 +341,15 @@ class ClassicGroup:
         return frozenset(topics)
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether members consume ``topic``; in doubt, consumers do."""
+        """Whether members consume ``topic``; if unknown, True for consumers."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
 
-    # What requests are answered with
+    # Responses
 
     def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The current generation, as ``member_id`` is told of it; only the leader sees members."""
+        """The response for ``member_id`` in this generation; only the leader gets the members."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -366,12 +366,12 @@ class ClassicGroup:
                 one.member_id, one.instance_id, one.metadata(self.protocol_name)
             )
 
-    # What offset requests ask
+    # Checks for offset requests
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Raise Refused unless offsets may be committed so."""
+        """Raise Refused unless that member and generation may commit offsets."""
         if generation < 0 and self.state is State.EMPTY:
-            return  # from an admin client, or a consumer that assigns itself
+            return  # from an admin client, or a consumer with manual assignment
         if generation < 0 and not member_id and instance_id is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
         self.check_member(member_id, instance_id)
@@ -381,13 +381,13 @@ class ClassicGroup:
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:
-        """Raise Refused (NON_EMPTY_GROUP) where members are at work that nobody can look into."""
+        """Raise Refused (NON_EMPTY_GROUP) if there are members other than consumers."""
         if self.state is not State.EMPTY and not self.is_consumer_group:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
 
 
 def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """A JoinGroup that didn't go well."""
+    """The response to a JoinGroup that failed."""
     return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
 
 
@@ -397,7 +397,7 @@ def protocols_of(requested: Iterable[tuple[str, bytes]]) -> Protocols:
 
 
 def _subscription(metadata: bytes) -> list[str]:
-    """Topics in the metadata of a consumer: all versions begin with those of version 0."""
+    """Topics in the metadata of a consumer: all versions begin with the fields of version 0."""
     if len(metadata) < _VERSION_BYTES or metadata[0] & 0x80:
         raise ProtocolError("no subscription")
     try:

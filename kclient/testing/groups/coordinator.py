@@ -1,9 +1,9 @@
-"""``GroupCoordinator``: a broker's groups, their timer, and the answers that come later.
+"""``GroupCoordinator``: a broker's groups, their timer, and their deferred responses.
 
-Made by ``Broker`` and asked by the handlers of the group APIs. It keeps a ``Shard`` for each
+Made by ``Broker`` and called by the handlers of the group APIs. It keeps a ``Shard`` for each
 partition of ``__consumer_offsets`` that the broker leads, loads it from the log when it is first
-needed in a leader epoch, and lets go of it when that epoch ends. All of it runs in callbacks of
-the loop: it has no task.
+needed in a leader epoch, and unloads it when that epoch ends. All of it runs in callbacks of the
+loop: it has no task.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ T = TypeVar("T")
 class GroupCoordinator:
     """Groups of one broker.
 
-    It starts one timer, for the earliest deadline, while there is any: a member's session, a join
-    or sync that is awaited, a write. ``close`` and the last deadline's end stop it.
+    It has one timer, for the earliest deadline, while there is any: a member's session, a join or
+    sync that is awaited, a write. ``close`` and the end of the last deadline stop it.
 
     Attributes:
         settings: From the broker's configuration.
         deadlines: Of all its groups.
-        load_seconds: How long it takes to take a partition over; until then members are told
+        load_seconds: How long it takes to load a partition; until then members get
             COORDINATOR_LOAD_IN_PROGRESS. 0, as brokers in memory have nothing to wait for; tests
             may set it.
     """
@@ -64,22 +64,22 @@ class GroupCoordinator:
 
     @property
     def timer_is_set(self) -> bool:
-        """Something is due sometime."""
+        """Whether there is a deadline."""
         return self._timer.is_set
 
-    # What handlers ask
+    # Called by handlers
 
     def find(self, group_id: str) -> BrokerFacts | None:
         """A group's coordinator, None while there is none.
 
-        The internal topic is made if need be. Kafka then says that there is no coordinator yet;
-        here it exists at once, which saves each new cluster a wait.
+        It creates the internal topic if it is missing. Kafka then responds that there is no
+        coordinator yet; here it exists at once, which saves each new cluster a wait.
         """
         self._store.create_topic(self.settings)
         return self._store.coordinator_of(self._index(group_id))
 
     def shard(self, group_id: str) -> Shard:
-        """The groups among which ``group_id`` is.
+        """The shard of ``group_id``.
 
         Raises:
             Refused: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
@@ -94,9 +94,9 @@ class GroupCoordinator:
         return found
 
     def operate(self, group_id: str, operation: Callable[[Shard, Moment], None]) -> None:
-        """Let ``operation`` act on the group's shard, then send the answers that it gave.
+        """Run ``operation`` on the group's shard, then send the responses that it made.
 
-        Answers leave afterwards, since a connection that got one serves its next request at once.
+        They are sent afterwards, as a connection that gets one serves its next request at once.
 
         Raises:
             Refused: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
@@ -105,7 +105,7 @@ class GroupCoordinator:
         self._run(lambda moment: operation(shard, moment))
 
     def later(self, reply: Callable[[T], None]) -> Callable[[T], None]:
-        """``reply``, called once the operation that goes on has ended."""
+        """Wrap ``reply``, so that it is called once the current operation has ended."""
         return lambda value: self._outbox.append(partial(reply, value))
 
     def ask(
@@ -114,12 +114,12 @@ class GroupCoordinator:
         operation: Callable[[Shard, Moment, Callable[[T], None]], None],
         refuse: Callable[[ErrorCode], T],
     ) -> Deferred[T]:
-        """``operate``, with an operation that replies now or later; the answer to it.
+        """``operate``, with an operation that replies now or later; return its response.
 
         Args:
-            group_id: Whose shard.
-            operation: Takes the shard, the moment, and what to call with the answer.
-            refuse: Makes the answer where the group isn't to be had here.
+            group_id: The group that selects the shard.
+            operation: Takes the shard, the moment, and the function to call with the response.
+            refuse: Makes the response if this broker doesn't coordinate the group.
         """
         answer: Deferred[T] = Deferred()
         reply = self.later(answer.complete)
@@ -129,7 +129,7 @@ class GroupCoordinator:
             answer.complete(refuse(refused.code))
         return answer
 
-    # What the broker tells
+    # Called by the broker
 
     def role_changed(self, topic: str, index: int, leads: bool, leader_epoch: int) -> None:
         """The broker leads a partition from now on, or doesn't any more."""
@@ -142,17 +142,17 @@ class GroupCoordinator:
             self._load(index, leader_epoch)
 
     def close(self) -> None:
-        """Let go of all groups and of the timer: the broker is going down."""
+        """Unload all groups and cancel the timer: the broker is going down."""
         for index in tuple(self._shards):
             self._unload(index)
         self._loading.clear()
         self.deadlines = Deadlines()
         self._timer.cancel()
 
-    # What shards ask
+    # Called by shards
 
     def new_id(self) -> str:
-        """A UUID, in text; from the cluster's seed."""
+        """A UUID as text, drawn with the cluster's seed."""
         digits = self._rng.randbytes(16).hex()
         parts = (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
         return "-".join(parts)
@@ -182,7 +182,7 @@ class GroupCoordinator:
         return shard
 
     def _load(self, index: int, epoch: int) -> Shard | None:
-        """Take a partition over; None while that takes its time."""
+        """Load a partition; None while loading takes ``load_seconds``."""
         found = self._shards.get(index)
         if found is not None:
             return found
@@ -225,13 +225,13 @@ class GroupCoordinator:
     # Time
 
     def _moment(self) -> Moment:
-        """Now, by the loop that the timer is on; a test may set up a cluster outside of any."""
+        """The current time, or outside of any loop, as in a test's set-up, the last one."""
         with contextlib.suppress(RuntimeError):
             self._last = asyncio.get_running_loop().time()
         return Moment(self._last, self._broker.wall_ms())
 
     def _run(self, operation: Callable[[Moment], None]) -> None:
-        """Do something to groups; at the end arm the timer, and send answers, once."""
+        """Run an operation on groups; after the outermost one, set the timer and send responses."""
         self._depth += 1
         try:
             operation(self._moment())
@@ -247,7 +247,7 @@ class GroupCoordinator:
         at = self.deadlines.next_at
         if at is None:
             self._timer.cancel()
-        elif not self._timer.is_set or at < self._timer_at:  # early is fine: it looks again then
+        elif not self._timer.is_set or at < self._timer_at:  # too early is fine: it sets it again
             self._timer.cancel()
             self._timer_at = at
             with contextlib.suppress(RuntimeError):

@@ -1,8 +1,8 @@
-"""``Deadlines``: what a coordinator has to do later, by key; it holds no timer itself.
+"""``Deadlines``: scheduled actions of a coordinator, by key; it has no timer itself.
 
 The coordinator arms one timer for ``next_at`` and calls ``run`` when it fires. Sessions are moved
-with each heartbeat, so an entry that was replaced stays in the heap until it comes up, and the
-heap is rebuilt when most of it is stale.
+with each heartbeat, so an entry that was replaced stays in the heap until its time, and the heap is
+rebuilt when most of it is stale.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _SLACK = 64
 
 
 class Moment(NamedTuple):
-    """A point in time, as the group rules need it."""
+    """A point in time, on both clocks that the group rules need."""
 
     now: float
     """Monotonic seconds."""
     wall_ms: int
-    """Milliseconds since the epoch, for what is written down."""
+    """Milliseconds since the epoch, for records."""
 
 
 Action: TypeAlias = Callable[[Moment], None]
@@ -42,7 +42,7 @@ class Deadlines:
         return key in self._entries
 
     def set(self, key: Key, at: float, action: Action) -> None:
-        """Let ``action`` be called at ``at``, in place of what the key had."""
+        """Schedule ``action`` for ``at``; it replaces the action of that key."""
         self._count += 1
         self._entries[key] = (at, self._count, action)
         heapq.heappush(self._heap, (at, self._count, key))
@@ -51,12 +51,12 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def cancel(self, key: Key) -> None:
-        """Forget a key."""
+        """Remove the action of a key."""
         self._entries.pop(key, None)
 
     @property
     def next_at(self) -> float | None:
-        """When ``run`` has something to do; None if nothing is planned."""
+        """The time of the earliest action; None if there is none."""
         while self._heap:
             at, nth, key = self._heap[0]
             entry = self._entries.get(key)
@@ -66,14 +66,14 @@ class Deadlines:
         return None
 
     def run(self, moment: Moment) -> None:
-        """Call what is due; what that plans for now comes up too, in its turn."""
+        """Call the actions that are due, and those that they schedule for now."""
         planned = self._count
         while True:
             at = self.next_at
             if at is None or at > moment.now:
                 return
             _, nth, key = self._heap[0]
-            if nth > planned:  # planned meanwhile: let the loop breathe first
+            if nth > planned:  # scheduled meanwhile: yield to the loop first
                 return
             heapq.heappop(self._heap)
             _, _, action = self._entries.pop(key)

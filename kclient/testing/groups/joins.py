@@ -1,8 +1,8 @@
-"""JoinGroup: who may join a group, as whom, and what it is told at once or once all joined.
+"""JoinGroup: checks, member ids, and the response, at once or once all members have joined.
 
-Called by ``shard.py`` for requests whose form was checked. New dynamic members are given an id
-first (KIP-394); a static member takes the place of the one with its ``group.instance.id``
-(KIP-345), without a rebalance where that changes nothing (KIP-814). It never waits.
+Called by ``shard.py`` for requests whose form was checked. New dynamic members get an id first
+(KIP-394); a static member replaces the one with its ``group.instance.id`` (KIP-345), without a
+rebalance if that changes nothing (KIP-814). It never waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST_WITH_SKIPPING = 9
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A JoinGroup and who sent it."""
+    """A JoinGroup and its sender."""
 
     request: JoinGroupRequest
     version: int
@@ -49,13 +49,13 @@ class JoinRequest:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The first version has none: then the session's counts."""
+        """The first version has none: then the session timeout applies."""
         if self.version < _FIRST_WITH_REBALANCE_TIMEOUT:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
     def refuse(self, code: ErrorCode, member_id: str | None = None) -> None:
-        """Answer with an error; it names the member as the request does, unless told otherwise."""
+        """Respond with an error; it names the request's member id, unless another is given."""
         named = self.request.member_id if member_id is None else member_id
         self.reply(join_refusal(code, named))
 
@@ -75,7 +75,7 @@ class Joins:
     _new_id: Callable[[], str]
 
     def join(self, group: ClassicGroup, call: JoinRequest, moment: Moment) -> Write | None:
-        """Let somebody join, or say why not."""
+        """Add the member, or respond with the reason why not."""
         request = call.request
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
@@ -100,7 +100,7 @@ class Joins:
         most = self._settings.max_size
         member = group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:
-            # Those who joined count: the last to rejoin a group that is too large are left out.
+            # Joined members count: the last to rejoin a group that is too large are left out.
             return (member is not None and member.awaits_join) or group.joined_count < most
         if group.state is State.EMPTY:
             return True
@@ -112,7 +112,7 @@ class Joins:
         request = call.request
         if request.member_id in group.pending_members:
             if request.group_instance_id is not None:
-                call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # Kafka's coordinator trips here
+                call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # Kafka's coordinator fails here
                 return None
             return self._add(group, call, request.member_id, moment)
         try:
@@ -125,7 +125,7 @@ class Joins:
     def _rejoin(
         self, group: ClassicGroup, member: Member, call: JoinRequest, moment: Moment
     ) -> Write | None:
-        """A member joins again: news for the group, or an answer that it didn't get."""
+        """A member joins again: it changed something, or didn't get its last response."""
         unchanged = member.protocols == call.protocols
         leads = group.leader == member.member_id
         lost_answer = group.state is State.COMPLETING_REBALANCE and unchanged
@@ -163,7 +163,7 @@ class Joins:
         if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
             group.new_member_added = True
         group.add(member)
-        # It doesn't know its id yet, so it can't send heartbeats; but it may have gone.
+        # It doesn't know its id yet, so it can't send heartbeats; but it may have stopped.
         patience = self._settings.new_member_join_timeout_ms
         self._rebalances.watch(group, member_id, patience, moment)
         return self._rebalances.rebalance_or_complete(group, moment)
@@ -199,7 +199,7 @@ class Joins:
         member: Member,
         old_leader: str | None,
     ) -> Write:
-        """A static member is back as it was: it is answered once its new id is written down."""
+        """A static member is back unchanged: respond once its new id is in the log."""
 
         def done(code: ErrorCode, then: Moment) -> None:
             if code is not ErrorCode.NONE:
@@ -208,7 +208,7 @@ class Joins:
             skips = call.version >= _FIRST_WITH_SKIPPING
             leads = group.leader == member.member_id
             answer = group.join_answer(member.member_id, skip_assignment=skips and leads)
-            if not skips:  # it is told of its old id as leader, lest it assigns (KIP-345)
+            if not skips:  # the response names its old id as leader, so it doesn't assign (KIP-345)
                 answer.leader, answer.members = old_leader or "", []
             member.answer_join(answer)
 

@@ -1,8 +1,8 @@
-"""Committed offsets of the groups of one partition, and who may commit, delete and keep which.
+"""Committed offsets of the groups of one partition, and the rules to commit, delete and keep them.
 
-Two views: what was appended, which new requests are judged by, and what is committed, which
-readers get; with replication the second follows the first. Filled by requests and, when a
-partition is taken over, from its log. The rules, below, make records and change nothing.
+Two views: appended records, against which new requests are checked, and committed ones, which
+OffsetFetch returns; with replication the second follows the first. Filled by requests and, when a
+partition is loaded, from its log. The rules, below, make records and change nothing.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _Table: TypeAlias = dict[str, dict[str, dict[int, "CommittedOffset"]]]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Where a group is in a partition."""
+    """A group's committed offset of a partition."""
 
     offset: int
     leader_epoch: int
-    """-1 if the client didn't say."""
+    """-1 if the client sent none."""
     metadata: str
     committed_ms: int
     expires_ms: int
-    """Set by old clients that want it so; -1 for the brokers' retention."""
+    """Expiry time that old clients request; -1 for the brokers' retention."""
     topic_id: bytes = ZERO_UUID
 
     def record(self, group_id: str, topic: str, partition: int) -> OffsetRecord:
-        """As it is written down."""
+        """Its record for the log."""
         value = OffsetCommitValue(
             self.offset,
             self.leader_epoch,
@@ -52,7 +52,7 @@ class CommittedOffset:
 
     @classmethod
     def read(cls, value: OffsetCommitValue) -> CommittedOffset:
-        """From what was written down."""
+        """Make it from a record's value."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -85,15 +85,15 @@ class Offsets:
                 yield topic, partition, offset
 
     def by_topic(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
-        """The same by topic and partition; not to be changed."""
+        """The same by topic and partition; read-only."""
         return self._appended.get(group_id, {})
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """An offset was appended."""
+        """Whether an offset was appended."""
         return partition in self._appended.get(group_id, {}).get(topic, {})
 
     def read(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
-        """What is committed, by topic and partition; not to be changed."""
+        """Committed offsets, by topic and partition; read-only."""
         return self._committed.get(group_id, {})
 
 
@@ -112,7 +112,7 @@ def _apply(table: _Table, record: OffsetRecord) -> None:
 
 
 class CommitRequest(NamedTuple):
-    """An OffsetCommit, without what it commits."""
+    """An OffsetCommit without its entries."""
 
     group_id: str
     member_id: str
@@ -124,7 +124,7 @@ class CommitRequest(NamedTuple):
 
 
 class CommitEntry(NamedTuple):
-    """One partition of an OffsetCommit, which exists."""
+    """One entry of an OffsetCommit, for a partition that exists."""
 
     topic: str
     topic_id: bytes
@@ -137,7 +137,7 @@ class CommitEntry(NamedTuple):
 def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:
     """Raise Refused unless that member may commit for that group.
 
-    A group that isn't there is no obstacle to who isn't in a group: it is made.
+    An unknown group is created for a client that is not a member of a group.
     """
     if group is not None:
         group.check_commit(request.member_id, request.instance_id, request.generation)
@@ -153,7 +153,7 @@ def commit_records(
     settings: GroupSettings,
     wall_ms: int,
 ) -> tuple[list[OffsetRecord], list[ErrorCode]]:
-    """What to write, and a code for each entry."""
+    """The records to write, and a code for each entry."""
     expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, _LONGEST)
     records: list[OffsetRecord] = []
     codes: list[ErrorCode] = []
@@ -189,7 +189,7 @@ def delete_records(
 def orphans(
     group_id: str, offsets: Offsets, topic_id: Callable[[str], bytes | None]
 ) -> list[OffsetRecord]:
-    """Tombstones of offsets in topics that were deleted, though one of that name may be there."""
+    """Tombstones of offsets in deleted topics, even if there is a new topic of that name."""
     gone: list[OffsetRecord] = []
     for topic, partitions in offsets.by_topic(group_id).items():
         now = topic_id(topic)
@@ -202,7 +202,7 @@ def orphans(
 def expired(
     group: ClassicGroup, offsets: Offsets, settings: GroupSettings, moment: Moment
 ) -> tuple[list[OffsetRecord], bool]:
-    """Tombstones of offsets that were kept long enough, and whether none is left (KIP-211)."""
+    """Tombstones of expired offsets, and whether no offset is left (KIP-211)."""
     gone: list[OffsetRecord] = []
     left = False
     for topic, partition, one in offsets.appended(group.group_id):

@@ -1,8 +1,8 @@
-"""How a group gets from one generation to the next, and how members drop out of it.
+"""The rebalance of a group from one generation to the next, and the expiry of sessions.
 
 Called by ``joins.py`` and ``shard.py`` with a group, and by deadlines that it sets itself: one per
 session, one while joins are collected, one while assignments are awaited. Functions return the
-``Write`` that their step needs, or None; ``Perform`` carries it out. It never waits.
+``Write`` that their step needs, or None; ``Perform`` executes it. It never waits.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Done: TypeAlias = Callable[[ErrorCode, Moment], None]
 
 
 class Write(NamedTuple):
-    """Records that have to be in the log before what they say holds.
+    """Records that must be in the log before their change takes effect.
 
     Attributes:
-        records: In order; none means to wait for what was written before.
-        done: Called when they are committed, or with the code that Kafka makes of the failure.
-        replay: What they say becomes true by appending them; else ``done`` sees to that.
+        records: In order; none means to wait for earlier writes.
+        done: Called when they are committed, or with Kafka's code for the failure.
+        replay: Whether appending them applies their change; else ``done`` applies it.
     """
 
     records: tuple[Record, ...]
@@ -45,9 +45,9 @@ class Rebalances:
 
     Args:
         settings: Limits and delays.
-        deadlines: Where what is due later is kept.
-        find: The group of that name, if it is still there.
-        perform: Carries out a write.
+        deadlines: For steps that are due later.
+        find: Returns the group of that name, if it still exists.
+        perform: Executes a write.
     """
 
     _settings: GroupSettings
@@ -58,20 +58,20 @@ class Rebalances:
     # Sessions
 
     def touch(self, group: ClassicGroup, member: Member, moment: Moment) -> None:
-        """A sign of life: the session begins anew."""
+        """A member was active: restart its session."""
         self.watch(group, member.member_id, member.session_timeout_ms, moment)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int, moment: Moment) -> None:
-        """Expect a sign of life within ``timeout_ms``, of an id that was only given out too."""
+        """Start a session of ``timeout_ms``, also for an id that was only assigned."""
         expire = partial(self._expire_session, member_id)
         self._plan(("session", group.group_id, member_id), timeout_ms, moment, expire)
 
     def unwatch(self, group: ClassicGroup, member_id: str) -> None:
-        """Expect nothing of it any more."""
+        """End the session of a member."""
         self._deadlines.cancel(("session", group.group_id, member_id))
 
     def forget(self, group: ClassicGroup) -> None:
-        """Nothing of the group is due any more."""
+        """Cancel all deadlines of the group."""
         for member_id in (*group.members, *group.pending_members):
             self.unwatch(group, member_id)
         self._deadlines.cancel(("join", group.group_id))
@@ -84,7 +84,7 @@ class Rebalances:
         member = group.members.get(member_id)
         if member is None or member.needs_no_heartbeat:
             return None
-        # It may still be there, with a JoinGroup parked: it then joins anew.
+        # It may still be alive, with a waiting JoinGroup: it then joins again.
         member.answer_join(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
@@ -99,13 +99,13 @@ class Rebalances:
     # Collecting joins
 
     def rebalance_or_complete(self, group: ClassicGroup, moment: Moment) -> Write | None:
-        """Begin a rebalance, or end the one that goes on if nobody is missing any more."""
+        """Begin a rebalance, or complete the current one if all members have joined."""
         if group.can_rebalance:
             return self.prepare(group, moment)
         return self.complete_unless_first(group, moment)
 
     def complete_unless_first(self, group: ClassicGroup, moment: Moment) -> Write | None:
-        """End the collecting of joins if nobody is missing; a first rebalance takes its time."""
+        """Complete the joins if all members have joined; a first rebalance waits for its delay."""
         if group.previous_state is State.EMPTY:
             return None
         return self._complete_if_joined(group, moment)
@@ -132,7 +132,7 @@ class Rebalances:
     def _delay_first(
         self, delay_ms: int, left_ms: int, group: ClassicGroup, moment: Moment
     ) -> None:
-        """Give the first rebalance of a group time, and more while members come."""
+        """Delay the first rebalance of a group, and longer while members join."""
 
         def due(found: ClassicGroup, then: Moment) -> Write | None:
             if not found.new_member_added or not left_ms:
@@ -149,14 +149,14 @@ class Rebalances:
         self._plan(("join", group.group_id), timeout_ms, moment, self._complete_join)
 
     def _complete_join(self, group: ClassicGroup, moment: Moment) -> Write | None:
-        """Begin the next generation with those who joined; static members may be late."""
+        """Begin the next generation with the joined members; static members may be late."""
         self._deadlines.cancel(("join", group.group_id))
         for member in tuple(group.members.values()):
             if not member.awaits_join and not member.is_static:
                 group.remove(member.member_id)
                 self.unwatch(group, member.member_id)
         if not group.elect_joined_leader() and group.members:
-            self._await_joins(group, moment)  # nobody joined: until the sessions have run out
+            self._await_joins(group, moment)  # no member joined: until the sessions have expired
             return None
         group.begin_generation(moment.wall_ms)
         if group.state is State.EMPTY:
@@ -183,20 +183,20 @@ class Rebalances:
         return self.prepare(group, moment)
 
     def note_sync(self, group: ClassicGroup, member_id: str) -> None:
-        """A member asked for its assignment."""
+        """A member sent its SyncGroup."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             self._deadlines.cancel(("sync", group.group_id))
 
     def assign(self, group: ClassicGroup, assignments: Mapping[str, bytes], moment: Moment) -> None:
-        """The leader's assignment is written down: give it to those who wait."""
+        """The leader's assignment is in the log: respond to the SyncGroups that wait for it."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self._answer_syncs(group, ErrorCode.NONE, moment)
         group.apply(Event.ASSIGNED, moment.wall_ms)
 
     def fail_syncs(self, group: ClassicGroup, code: ErrorCode, moment: Moment) -> None:
-        """There is no assignment: those who wait for it are told why."""
+        """There is no assignment: fail the SyncGroups that wait for it with ``code``."""
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, code, moment)
@@ -204,7 +204,7 @@ class Rebalances:
     def _answer_syncs(self, group: ClassicGroup, code: ErrorCode, moment: Moment) -> None:
         for member in tuple(group.members.values()):
             if member.answer_sync(sync_answer(group, member, code)):
-                # A session that ran out while the member waited for others was let pass.
+                # A session that expired while the member waited for others was ignored.
                 self.touch(group, member, moment)
 
     def _plan(
@@ -214,7 +214,7 @@ class Rebalances:
         moment: Moment,
         step: Callable[[ClassicGroup, Moment], Write | None],
     ) -> None:
-        """Take a step later, if there still is a group of the name that is second in ``key``."""
+        """Schedule a step of the group that ``key`` names second, if it exists by then."""
 
         def due(then: Moment) -> None:
             group = self._find(key[1])
@@ -227,7 +227,7 @@ class Rebalances:
 def sync_answer(
     group: ClassicGroup, member: Member, code: ErrorCode = ErrorCode.NONE
 ) -> SyncGroupResponse:
-    """What a member is assigned, or why nothing."""
+    """The response with a member's assignment, or with an error."""
     if code is not ErrorCode.NONE:
         return SyncGroupResponse(error_code=code)
     return SyncGroupResponse(

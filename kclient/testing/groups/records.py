@@ -1,8 +1,8 @@
-"""Records of ``__consumer_offsets``: a coordinator's memory, in Kafka's own schemas.
+"""Records of ``__consumer_offsets``: the persistent state of a coordinator, in Kafka's schemas.
 
-Encoded when a coordinator writes, decoded when the next one takes the partition over. A key comes
-with its type, a value with its version; no value is a tombstone. Types of later parts (KIP-848,
-share groups) are passed over.
+Encoded when a coordinator writes, decoded when the next one loads the partition. A key begins with
+its type, a value with its version; no value is a tombstone. Types that aren't supported (KIP-848,
+share groups) are skipped.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _OFFSET_KEY, _GROUP_KEY = 1, 2
 _GROUP_VERSION = 3
 _OFFSET_VERSION = 4
 _EXPIRING_VERSION = 1
-"""The one version of ``OffsetCommitValue`` that has a time to expire at."""
+"""The only version of ``OffsetCommitValue`` with an expiry time."""
 _MOST_BYTES = (1 << 31) - 1
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or with ``value`` None its end."""
+    """A committed offset, or with ``value`` None its tombstone."""
 
     key: OffsetCommitKey
     value: OffsetCommitValue | None
 
 
 class GroupRecord(NamedTuple):
-    """A group's generation, or with ``value`` None its end."""
+    """A group's generation, or with ``value`` None its tombstone."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -54,7 +54,7 @@ Record: TypeAlias = OffsetRecord | GroupRecord
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
-    """A group's generation, with what each member was assigned."""
+    """A group's generation, with the assignment of each member."""
     members = [
         MemberMetadata(
             one.member_id,
@@ -80,7 +80,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def new_group_record(group: ClassicGroup) -> GroupRecord:
-    """A group that somebody asked to join; it says nothing yet of members or protocols."""
+    """A new group, without members or protocols."""
     value = GroupMetadataValue(
         protocol=None, leader=None, current_state_timestamp=group.state_since_ms
     )
@@ -88,17 +88,17 @@ def new_group_record(group: ClassicGroup) -> GroupRecord:
 
 
 def group_tombstone(group_id: str) -> GroupRecord:
-    """The group is gone."""
+    """The record that deletes a group."""
     return GroupRecord(GroupMetadataKey(group_id), None)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:
-    """The committed offset is gone."""
+    """The record that deletes a committed offset."""
     return OffsetRecord(OffsetCommitKey(group_id, topic, partition), None)
 
 
 def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that was written down: stable, or empty."""
+    """The group of a record: stable, or empty."""
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
@@ -140,10 +140,10 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> Record | None:
-    """The record, None for one of a kind that isn't known here.
+    """The record, None for one of an unknown type.
 
     Raises:
-        ProtocolError: It is damaged.
+        ProtocolError: It is malformed.
     """
     if len(key) < _INT16.size:
         raise ProtocolError("a key of __consumer_offsets has no type")
@@ -175,7 +175,7 @@ def encode_batch(records: Iterable[Record], wall_ms: int) -> bytes:
 
 
 def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Record]:
-    """The records of batches; markers, foreign kinds and what no coordinator wrote left out."""
+    """The records of batches, without markers, unknown types and records of no coordinator."""
     for one in data:
         for batch in read_batches(memoryview(one)):
             if batch.is_control:
@@ -188,6 +188,6 @@ def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Record]:
                 try:
                     found = decode(bytes(record.key), None if value is None else bytes(value))
                 except ProtocolError:
-                    continue  # a test put it there
+                    continue  # appended by a test
                 if found is not None:
                     yield found

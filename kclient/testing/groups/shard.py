@@ -1,9 +1,9 @@
 """``Shard``: the groups and offsets of one partition of ``__consumer_offsets``.
 
-Made by the coordinator when its broker leads the partition, filled from the log, and thrown away
-when another broker does. Requests come in as calls with the moment, answers go out through reply
-functions, at once or later; what has to last is appended through ``append`` and holds once that
-says so. It never waits: what is due later is in ``deadlines``.
+Made by the coordinator when its broker leads the partition, filled from the log, and dropped when
+another broker leads. Requests come in as calls with the moment, responses go out through reply
+functions, at once or later; state that must persist is appended through ``append`` and takes effect
+once that reports success. It never waits: ``deadlines`` has actions that are due later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Shard:
     """Groups of one partition.
 
     Args:
-        host: The broker's part.
+        host: The broker's coordinator.
         append: Appends records to the partition's log.
         epoch: The leader epoch that it was made in.
 
@@ -69,7 +69,7 @@ class Shard:
     # The log
 
     def load(self, records: Iterable[Record], moment: Moment) -> None:
-        """Become what the log says; members have a whole session to show up."""
+        """Load the state from the log's records; members' sessions begin now."""
         for record in records:
             self._appended(record)
             self._committed(record)
@@ -81,7 +81,7 @@ class Shard:
                 self._writes.perform(self._rebalances.prepare(group, moment), moment)
 
     def unload(self, moment: Moment) -> None:
-        """Let go of all groups: who waits is told to look for another coordinator."""
+        """Unload all groups; waiting requests fail with NOT_COORDINATOR."""
         groups = tuple(self.groups.values())
         self.groups.clear()
         for group in groups:
@@ -117,7 +117,7 @@ class Shard:
     # Membership
 
     def join(self, call: JoinRequest, moment: Moment) -> None:
-        """JoinGroup; a group is made for who has no member id yet."""
+        """JoinGroup; creates the group if a client without member id joins."""
         group_id = call.request.group_id
         group = self.groups.get(group_id)
         if group is not None:
@@ -140,7 +140,7 @@ class Shard:
         return Write((new_group_record(group),), done)
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply, moment: Moment) -> None:
-        """SyncGroup: the leader's brings the assignment, the others wait for it."""
+        """SyncGroup: the leader's contains the assignment, the others wait for it."""
         group = self.groups.get(request.group_id)
         try:
             if group is None or group.state is State.EMPTY:
@@ -164,7 +164,7 @@ class Shard:
 
         def done(code: ErrorCode, then: Moment) -> None:
             if group.state is not State.COMPLETING_REBALANCE or group.generation != generation:
-                return  # somebody joined or left meanwhile
+                return  # a member joined or left meanwhile
             if code is ErrorCode.NONE:
                 self._rebalances.assign(group, assignments, then)
                 return
@@ -174,7 +174,7 @@ class Shard:
         return Write((group_record(group, assignments),), done)
 
     def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> ErrorCode:
-        """A member is alive; the code tells it how the group is."""
+        """Heartbeat: restarts the session; the code reports the state of the group."""
         group = self.groups.get(request.group_id)
         try:
             if group is None:
@@ -196,7 +196,7 @@ class Shard:
         reply: Callable[[ErrorCode, list[MemberResponse]], None],
         moment: Moment,
     ) -> None:
-        """LeaveGroup: members go, each on its own account."""
+        """LeaveGroup: removes members, each with a code of its own."""
         group = self.groups.get(group_id)
         answers = [
             MemberResponse(
@@ -278,12 +278,12 @@ class Shard:
         reply: Callable[[ErrorCode, dict[str, dict[int, CommittedOffset]]], None],
         moment: Moment,
     ) -> None:
-        """OffsetFetch: what is committed; with ``stable`` once all that was appended is."""
+        """OffsetFetch: the committed offsets; with ``stable`` once all appended ones are."""
         self._tidy(moment, group_id)
 
         def done(code: ErrorCode, _: Moment) -> None:
             if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                code = ErrorCode.NOT_COORDINATOR  # all that older consumers know how to handle
+                code = ErrorCode.NOT_COORDINATOR  # the only code that older consumers handle
             reply(code, {} if code is not ErrorCode.NONE else self.offsets.read(group_id))
 
         if stable:
@@ -329,7 +329,7 @@ class Shard:
     def delete_group(
         self, group_id: str, reply: Callable[[ErrorCode], None], moment: Moment
     ) -> None:
-        """DeleteGroups, of one: with its offsets, if nobody is in it."""
+        """DeleteGroups, of one: with its offsets, if it has no members."""
         self._tidy(moment, group_id)
         group = self.groups.get(group_id)
         if group is None:
@@ -346,10 +346,10 @@ class Shard:
             )
 
     def _tidy(self, moment: Moment, group_id: str | None = None) -> None:
-        """Remove what has expired, and the group's offsets in topics that were deleted.
+        """Remove expired offsets and groups, and the group's offsets in deleted topics.
 
-        Kafka does the first every ten minutes and the second when it hears of the deletion; here
-        both wait until somebody asks, so that idle groups cost nothing.
+        Kafka does the first every ten minutes and the second on the deletion; here both wait for
+        the next request, so that idle groups cost nothing.
         """
         records: list[Record] = []
         if group_id is not None:

@@ -1,9 +1,9 @@
-"""``GroupStore``: all that the group coordinator needs of the rest of its broker.
+"""``GroupStore``: the interface of the group coordinator to the rest of its broker.
 
-The one file here that knows how brokers keep topics and logs: which partitions of
-``__consumer_offsets`` this broker leads, their logs, and the making of that topic. The coordinator
-asks before each request; ``watch`` tells it of a lost partition at once, so that nobody stays
-parked at a broker that can't answer.
+The only file here that depends on how brokers store topics and logs: it has the partitions of
+``__consumer_offsets`` that this broker leads, their logs, and the creation of that topic. The
+coordinator checks before each request; ``watch`` notifies it of a lost partition at once, so that
+no request stays waiting at a broker that can't respond to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIGN_32 = 1 << 31
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``, signed 32 bits: clients may know a group's partition by it."""
+    """``String.hashCode``, signed 32 bits: clients may compute a group's partition with it."""
     units = text.encode("utf-16-le", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):
@@ -44,7 +44,7 @@ def partition_of(group_id: str, partitions: int) -> int:
 
 
 class GroupStore:
-    """The internal topic, as one broker sees it."""
+    """The internal topic on one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class GroupStore:
         return () if replica is None else (one.data for one in replica.log.batches)
 
     def append(self, index: int, batch: bytes, done: Callable[[ErrorCode], None]) -> None:
-        """Append to a partition; ``done`` is called once all in sync have it, or with why not."""
+        """Append to a partition; ``done`` gets NONE once all in sync have it, or an error code."""
         replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
         if replica is not None and len(batch) > replica.config.max_message_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
@@ -75,7 +75,7 @@ class GroupStore:
             self._broker.hosted.append_internal(OFFSETS_TOPIC, index, StoredBatch(batch), done)
 
     def watch(self, index: int, lost: Callable[[], None]) -> None:
-        """Call ``lost`` when the partition changes hands, once."""
+        """Call ``lost`` once, when the leader of the partition changes."""
         replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
         if replica is None:
             return
@@ -90,7 +90,7 @@ class GroupStore:
         replica.log.listen(disturbed)
 
     def unwatch(self, index: int) -> None:
-        """It doesn't matter any more."""
+        """Stop watching the partition."""
         watched = self._watched.pop(index, None)
         if watched is not None:
             log, listener = watched
@@ -106,9 +106,9 @@ class GroupStore:
         return leader if leader.alive else None
 
     def create_topic(self, settings: GroupSettings) -> None:
-        """Make the internal topic if it isn't there, on as many brokers as are up.
+        """Create the internal topic if it doesn't exist, on as many brokers as are up.
 
-        Kafka insists on ``offsets.topic.replication.factor``; a cluster of one is fine here.
+        Kafka requires ``offsets.topic.replication.factor``; here a cluster of one is enough.
         """
         if OFFSETS_TOPIC in self._broker.image.topics:
             return
@@ -125,4 +125,4 @@ class GroupStore:
             checked = check_new_topic(image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
         except Refused:
-            return  # whoever asked finds no coordinator, and asks again
+            return  # the client finds no coordinator, and retries

@@ -1,8 +1,8 @@
-"""``Writes``: what a shard appends, until it is committed or has failed.
+"""``Writes``: appends of a shard, until they are committed or have failed.
 
-Used by ``Shard`` only. An append may be answered at once or, with replication, later; writes that
-were appended are committed in order. One that takes too long fails for who asked, and may still be
-committed. Failures get the codes that Kafka's coordinator makes of them.
+Used by ``Shard`` only. An append may be completed at once or, with replication, later; appended
+writes are committed in order. One that takes too long fails for its requester, and may still be
+committed. Failures get the codes that Kafka's coordinator maps them to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kclient.testing.groups.records import Record
 from kclient.testing.groups.settings import GroupSettings
 
 Append: TypeAlias = Callable[[Sequence[Record], Moment, Callable[[ErrorCode, Moment], None]], None]
-"""Appends records and calls back once they are committed, or with why not: at once or later."""
+"""Appends records; calls back, at once or later, when they are committed, or with the error."""
 
 _AS_SEEN = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -28,12 +28,12 @@ _AS_SEEN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told instead of what went wrong in the log."""
+"""Codes that members get for errors of the log."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A write whose fate isn't known yet, or of which only its asker was told."""
+    """A write without outcome, or one that timed out for its requester and may still succeed."""
 
     number: int
     write: Write
@@ -48,7 +48,7 @@ class Writes:
         deadlines: For writes that take too long.
         appended: Called with each record once the log has it.
         committed: Called with each record once it is committed.
-        settings: How long is too long.
+        settings: For the timeout.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Writes:
         self._count = 0
 
     def perform(self, write: Write | None, moment: Moment) -> None:
-        """Carry a write out; one without records waits for those before it."""
+        """Execute a write; one without records waits for those before it."""
         if write is None:
             return
         self._count += 1
@@ -100,7 +100,7 @@ class Writes:
             self._keep(waiting, moment)
 
     def abandon(self, code: ErrorCode, moment: Moment) -> None:
-        """The log isn't ours any more."""
+        """Fail all pending writes: this broker doesn't lead the partition any more."""
         waiting, self._waiting = tuple(self._waiting.values()), {}
         for one in waiting:
             self._answer(one, code, moment)
@@ -132,7 +132,7 @@ class Writes:
         self._answer(waiting, ErrorCode.NONE, moment)
 
     def _settle(self, moment: Moment) -> None:
-        """Answer those at the front that only waited for the writes before them."""
+        """Complete writes without records that have no earlier write to wait for."""
         while self._waiting:
             first = next(iter(self._waiting.values()))
             if first.write.records:

@@ -1,6 +1,6 @@
-"""Answers of the group APIs that name one error for the whole request, and faults for them.
+"""Responses of the group APIs that have one error for the whole request, and faults for them.
 
-Used by the handlers whose answer may come later than the call.
+Used by the handlers whose response may come later than the call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Response)
 def whole(
     call: Call, start: Callable[[], Deferred[T]], refuse: Callable[[ErrorCode], T]
 ) -> Deferred[T] | T:
-    """Carry a request out with ``start``, unless a fault wants it answered by ``refuse``."""
+    """Execute a request with ``start``, unless a fault sets an error: then ``refuse`` responds."""
     code = call.error_for()
     if code is not None:
         return refuse(code)
@@ -38,7 +38,7 @@ class Gathering(Generic[T]):
     """A response that is sent once all its parts are filled in.
 
     Args:
-        response: What is sent.
+        response: The response.
     """
 
     def __init__(self, response: T) -> None:
@@ -47,12 +47,12 @@ class Gathering(Generic[T]):
         self._missing = 1
 
     def expect(self) -> Callable[[], None]:
-        """One part more; to be called when it is there."""
+        """Add a part; the returned function must be called when it is filled in."""
         self._missing += 1
         return self._came
 
     def close(self) -> Deferred[T]:
-        """All parts are expected now: the answer, when they are there."""
+        """No more parts will be added: return the response, due when all are filled in."""
         self._came()
         return self._answer
 

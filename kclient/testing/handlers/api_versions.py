@@ -1,4 +1,4 @@
-"""ApiVersions (18): which versions are served (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions (18): the versions that are served (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from kclient.testing.call import Call
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 _FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version", 0, 1, 1))
-"""Name, lowest and highest supported level, finalized level, in Kafka's order, which is the other
-way round for the finalized ones. Those of APIs that are not served (groups, shares, streams,
-transactions) are not there."""
+"""Name, lowest and highest supported level, finalized level, in Kafka's order, which is reversed
+for the finalized ones. Features of APIs that are not served (groups, share groups, streams,
+transactions) are left out."""
 
 Versions: TypeAlias = Mapping[int, tuple[int, int]]
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """List what is served."""
+    """List the APIs and features that are served."""
     code = call.error_for()
     if code is None and call.version >= 3 and not _valid(request):
         code = ErrorCode.INVALID_REQUEST
     if code is not None:
         return ApiVersionsResponse(error_code=code)
-    # Before v4 a lowest level of 0 can't be said (KIP-1022), so such features are left out.
+    # Before v4 a lowest level of 0 can't be encoded (KIP-1022), so such features are left out.
     shown = [one for one in _FEATURES if one[1] > 0 or call.version >= 4]
     return ApiVersionsResponse(
         api_keys=_listed(call.broker.versions),
@@ -45,7 +45,7 @@ def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 def unsupported_version_response(versions: Versions) -> ApiVersionsResponse:
-    """For a version to come, in v0: which versions of this one API there are."""
+    """Response for an unknown version, in v0: it has the versions of this one API."""
     key = ApiVersionsRequest.API_KEY
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(key, *versions[key])]
@@ -53,7 +53,7 @@ def unsupported_version_response(versions: Versions) -> ApiVersionsResponse:
 
 
 def _listed(versions: Versions) -> list[ApiVersion]:
-    """All that is served; Kafka 4 lists Produce from v0 on, for librdkafka (KAFKA-18659)."""
+    """All served APIs; Kafka 4 lists Produce from v0 on, for librdkafka (KAFKA-18659)."""
     return [
         ApiVersion(key, 0 if key == ProduceRequest.API_KEY else lowest, highest)
         for key, (lowest, highest) in sorted(versions.items())

@@ -1,6 +1,6 @@
 """DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74).
 
-Described without documentation, whoever asks for it: Kafka's own pages have it.
+Described without documentation, even if it is requested: Kafka's own pages have it.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ _LOGGERS = {
 }
 
 
-# Where they are kept: what is set counts on a broker as soon as it hears of it
+# Storage: a configuration applies on a broker once it gets the image
 
 
 def _topic(call: Call, name: str) -> TopicConfig | None:
-    """A topic's configuration; None where there is no such topic."""
+    """A topic's configuration; None if there is no such topic."""
     topic = call.image.topics.get(name)
     return None if topic is None else topic.config
 
 
 def layers(call: Call) -> BrokerLayers:
-    """What the configuration of the broker that was asked is made of."""
+    """The layers of the configuration of the broker that got the request."""
     config, broker = call.image.config, call.image.brokers[call.node_id]
     address = f"PLAINTEXT://{address_of(broker.host, broker.port)}"
     static = {
@@ -103,7 +103,7 @@ def layers(call: Call) -> BrokerLayers:
 
 
 def _given(call: Call, resource: Resource, name: str) -> Mapping[str, str]:
-    """What clients set on a resource."""
+    """Configurations that clients set on a resource."""
     if resource == Resource.TOPIC:
         topic = _topic(call, name)
         return {} if topic is None else topic.given
@@ -116,7 +116,7 @@ def _given(call: Call, resource: Resource, name: str) -> Mapping[str, str]:
 
 
 def _set(call: Call, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
-    """Let exactly these be set on a resource, all of them checked.
+    """Set exactly these on a resource, all of them checked.
 
     Raises:
         Refused: NOT_CONTROLLER.
@@ -211,11 +211,11 @@ def _shown(row: Described, synonyms: bool) -> DescribeConfigsResourceResult:
     )
 
 
-# Alteration: all of a resource is replaced, or some of it changed
+# Alteration: all configurations of a resource are replaced, or some are changed
 
 
 def alter_configs_of(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace what is set on each resource, or only look whether it could be."""
+    """Replace the configurations of each resource, or only validate that."""
     return AlterConfigsResponse(
         responses=_alter_each(call, request, _replace, alter_configs.AlterConfigsResourceResponse)
     )
@@ -224,7 +224,7 @@ def alter_configs_of(call: Call, request: AlterConfigsRequest) -> AlterConfigsRe
 def alter_incrementally(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Alter each resource, or only look whether it could be."""
+    """Alter each resource, or only validate that."""
     return IncrementalAlterConfigsResponse(
         responses=_alter_each(
             call, request, _change, incremental_alter_configs.AlterConfigsResourceResponse
@@ -238,13 +238,13 @@ def _alter_each(
     alter: Callable[[Call, Any], tuple[Resource, dict[str, str]]],
     answer: type[A],
 ) -> list[A]:
-    """Alter each resource of a request; what is refused, or named twice, has it in its answer.
+    """Alter each resource of a request; one that is refused, or named twice, gets an error.
 
     Args:
-        call: The request that is carried out.
-        request: Of either kind.
-        alter: What would be set on one resource, all of it checked; or raises Refused.
-        answer: The class of answers.
+        call: The request that is executed.
+        request: Of either API.
+        alter: Returns the new configurations of one resource, checked; or raises Refused.
+        answer: The class of the results.
     """
     named = Counter((one.resource_type, one.resource_name) for one in request.resources)
     answers = []
@@ -322,14 +322,14 @@ def _check_whole(
     touched: Iterable[str],
     new: Mapping[str, str],
 ) -> None:
-    """Raise Refused unless exactly ``new`` may be set on a resource, as the controller looks at it.
+    """Raise Refused unless the controller accepts ``new`` as all configurations of a resource.
 
     Args:
-        call: The request that is carried out.
+        call: The request that is executed.
         resource: Its kind.
         name: Its name.
-        touched: What the request names.
-        new: All that would be set.
+        touched: Names of the configurations in the request.
+        new: All configurations that would be set.
     """
     if resource == Resource.TOPIC:
         if not name:
@@ -346,13 +346,13 @@ def _check_whole(
         check_client_metrics(name, new)
 
 
-# What has configurations (KIP-714, KIP-1142)
+# Resources with configurations (KIP-714, KIP-1142)
 
 
 def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List the resources of the kinds that are asked for; of client metrics only before v1."""
+    """List the resources of the requested kinds; of client metrics only before v1."""
     code = call.error_for()
     if code is not None:
         return ListConfigResourcesResponse(error_code=code)

@@ -1,9 +1,9 @@
 """Fetch (1): whole batches of partitions, at once or when there are enough of them.
 
-Sessions are ``fetch_sessions.py``'s; waiting is one listener per partition and one timer, in
-``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka, and is sent to one in
-its rack where ``replica.selector.class`` says so. A follower reads what isn't committed, too, and
-what it asks for tells the leader what it has.
+``fetch_sessions.py`` has the sessions; a wait is one listener per partition and one timer, in
+``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka, and is redirected to one
+in its rack if ``replica.selector.class`` is set so. A follower also reads uncommitted records, and
+its fetch offsets show the leader what it has.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 16
 _READ_COMMITTED = 1
 _NEVER_READ = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-"""Kafka answers these with an empty list of aborted transactions, others with null."""
+"""For these Kafka sends an empty list of aborted transactions, for others null."""
 
 
 def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Response]:
-    """Answer what there is, or wait for ``min_bytes`` and no longer than ``max_wait_ms``."""
+    """Respond at once, or wait for ``min_bytes`` and no longer than ``max_wait_ms``."""
     sessions = call.broker.sessions
     code = call.error_for()
     if code is not None:
@@ -83,7 +83,7 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
 def _feed(
     call: Call, request: FetchRequest, context: FetchContext, follower: int
 ) -> FetchResponse | Deferred[Response]:
-    """Serve a broker of ours: what its request names, and what is new, however long that takes."""
+    """Serve a follower: read the partitions it names and those with news; wait without limit."""
     feed = call.broker.hosted.feed(follower)
     named = [one.key for one in _wanted(call, request)]
 
@@ -115,11 +115,11 @@ def _feed(
         for one in answers:
             if context.session.partitions[one.key].is_behind(one):
                 feed.news[one.key] = None
-        if not feed.has_grown:  # what it fetched may have let a producer go on at once
+        if not feed.has_grown:  # its offsets may have completed a produce, and more followed
             break
     known = context.session.partitions
     for key in [one for one in feed.news if one not in known]:
-        del feed.news[key]  # of topics that are gone; what is named later is read anyway
+        del feed.news[key]  # of deleted topics; partitions named later are read anyway
     if feed.news and call.image.config.selects_by_rack:
         return attempt()
     return feed.park(attempt, call.broker.config.replica_fetch_wait if feed.news else None)
@@ -131,12 +131,12 @@ def _has_more(call: Call, wanted: Wanted) -> bool:
 
 
 def replica_of(request: FetchRequest) -> int:
-    """Node id of the follower that asks, negative for clients."""
+    """Node id of the follower that sent it, negative for clients."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
 def _wanted(call: Call, request: FetchRequest) -> Iterable[Wanted]:
-    """Each partition once; where it is named again, that counts."""
+    """Each partition once; the last entry of several applies."""
     by_id = call.version >= _FIRST_WITH_IDS
     found: dict[PartitionKey, Wanted] = {}
     for topic in request.topics:
@@ -163,7 +163,7 @@ def _forgotten(call: Call, request: FetchRequest) -> Iterator[PartitionKey]:
 
 
 def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]) -> int:
-    """Bytes to wait for; 0 where waiting makes no sense."""
+    """Number of bytes to wait for; 0 or less to respond at once."""
     if (
         request.max_wait_ms <= 0
         or not context.wanted
@@ -179,9 +179,9 @@ def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]
 def _read_all(
     call: Call, wanted_ones: list[Wanted], follower: int, *, known: bool = False
 ) -> list[Answer]:
-    """Read each wanted partition; the first batch of all comes whatever its size (KIP-74).
+    """Read each wanted partition; the first batch of all is read whatever its size (KIP-74).
 
-    With ``known`` all were there when the fetch began to wait.
+    With ``known`` all partitions existed when the fetch began to wait.
     """
     request: FetchRequest = call.request
     left = min(request.max_bytes, call.broker.config.fetch_max_bytes)
@@ -215,7 +215,7 @@ def _topic(call: Call, wanted: Wanted) -> TopicFacts:
     if wanted.name is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
     call.topic(wanted.name, ZERO_UUID, False)
-    raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)  # it was made again
+    raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)  # the topic was recreated
 
 
 def _find(call: Call, wanted: Wanted) -> Replica | None:
@@ -281,7 +281,7 @@ def _read(
 
 
 def _cut(log: PartitionLog, answer: Answer, room: int, end: int) -> None:
-    """Fill what room is left with the beginning of the next batch, as Kafka slices its files."""
+    """Fill the remaining bytes with the start of the next batch, as Kafka slices its files."""
     room -= answer.size_bytes
     following = answer.batches[-1].next_offset
     if room <= 0 or following >= end:
@@ -293,7 +293,7 @@ def _cut(log: PartitionLog, answer: Answer, room: int, end: int) -> None:
 
 
 def _diverges(replica: Replica, wanted: Wanted, answer: Answer) -> bool:
-    """Whether the reader's log holds what ours never had (KIP-595)."""
+    """Whether the reader's log has records that this log never had (KIP-595)."""
     log = replica.log
     ended = log.epochs.end_of(wanted.last_fetched_epoch, log.end_offset)
     if ended.epoch < 0 or ended.end_offset < 0:
@@ -320,7 +320,7 @@ def _refuse(call: Call, wanted: Wanted, answer: Answer, refused: Refused) -> Non
     answer.leader = (facts.leader, facts.leader_epoch)
 
 
-# Answering
+# Responding
 
 
 def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchResponse:
@@ -330,7 +330,7 @@ def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchR
     last: bytes | str | None = None
     for answer in told:
         known_by = answer.key.topic
-        if known_by != last:  # as in Kafka, one that was told of before has another entry
+        if known_by != last:  # as in Kafka, a topic may have several entries
             last = known_by
             response.responses.append(
                 FetchableTopicResponse(topic_id=known_by)

@@ -40,14 +40,14 @@ _FIRST_WITH_STATES = 4
 _FIRST_WITH_TYPES = 5
 _FIRST_WITH_NOT_FOUND = 6
 _ALL_OPERATIONS = 3400
-"""Of a group, as bits: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
+"""Operations on a group, as bits: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
 
 
 # The groups that this broker coordinates
 
 
 def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List those of the wanted states and types; unknown ones match none."""
+    """List groups of the requested states and types; unknown states and types match none."""
     code = call.error_for()
     if code is not None:
         return ListGroupsResponse(error_code=code)
@@ -83,7 +83,7 @@ def _listed(call: Call, group: ClassicGroup) -> ListedGroup:
 
 
 def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Describe each group; one that isn't there is dead."""
+    """Describe each group; one that doesn't exist is dead."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         described = _describe(call, group_id)
@@ -115,7 +115,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
 
 
 def _protocol_of(group: ClassicGroup) -> str | None:
-    """Only a stable group tells what it agreed on."""
+    """The selected protocol, which only a stable group has."""
     return group.protocol_name if group.state is State.STABLE else None
 
 
@@ -170,7 +170,7 @@ def _delete_group(call: Call, result: DeletableGroupResult, done: Callable[[], N
 def delete_offsets(
     call: Call, request: OffsetDeleteRequest
 ) -> Deferred[OffsetDeleteResponse] | OffsetDeleteResponse:
-    """Delete each offset; an error of the group is the only thing that is answered then."""
+    """Delete each offset; an error of the whole group is returned alone."""
     if not request.group_id:
         return _refuse_deletion(ErrorCode.INVALID_GROUP_ID)
     return whole(call, lambda: _delete_offsets(call, request), _refuse_deletion)
@@ -209,6 +209,6 @@ def _delete_offsets(call: Call, request: OffsetDeleteRequest) -> Deferred[Offset
 def _row(
     rows: dict[str, OffsetDeleteResponseTopic], name: str, index: int, code: ErrorCode
 ) -> None:
-    """What exists is listed behind what doesn't, as Kafka merges its answers."""
+    """Add a result; existing partitions follow unknown ones, as Kafka merges its results."""
     row = rows.setdefault(name, OffsetDeleteResponseTopic(name))
     row.partitions.append(OffsetDeleteResponsePartition(index, code))

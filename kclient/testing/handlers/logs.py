@@ -1,4 +1,4 @@
-"""DeleteRecords (21) and DescribeLogDirs (35): where logs begin, and how large they are."""
+"""DeleteRecords (21) and DescribeLogDirs (35): the start and the size of logs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from kclient.testing.replicas import Replicas
 from kclient.testing.waits import LogWait
 
 _TO_HIGH_WATERMARK = -1
-"""In place of an offset: all that is committed."""
+"""Special offset: delete all committed records."""
 _NO_WATERMARK = -1
 TOTAL_BYTES = 1 << 40
-"""What the disk of a broker is said to hold; it has none."""
+"""The size of a broker's disk in responses; it has none."""
 
 
 # Deletion (KIP-107)
@@ -43,9 +43,9 @@ TOTAL_BYTES = 1 << 40
 def delete_records(
     call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
-    """Delete what is asked for, partition by partition; of one that is named twice the last.
+    """Delete records of each partition; the last entry applies if one is named twice.
 
-    The answer waits until the followers that are up have deleted it, too.
+    The response waits until the followers that are up have deleted them, too.
     """
     offsets = {
         (topic.name, one.partition_index): one.offset
@@ -75,7 +75,7 @@ def _delete_of(
     result: DeleteRecordsPartitionResult,
     begun: list[_Deleting],
 ) -> None:
-    """Delete records of a leader's log, and note what its followers are to do."""
+    """Delete records of a leader's log, and add the wait for its followers."""
 
     def settle(code: ErrorCode, low: int) -> None:
         result.error_code, result.low_watermark = code, low
@@ -96,7 +96,7 @@ def _delete_of(
 
 
 def _deleted(replica: Replica, topic: str, offset: int) -> int:
-    """Let a leader's log begin at an offset or later; gives that offset (KIP-107)."""
+    """Make a leader's log begin at an offset or later; return that offset (KIP-107)."""
     if topic in INTERNAL_TOPICS:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if replica.config.compacted and not replica.config.deletes:
@@ -110,7 +110,7 @@ def _deleted(replica: Replica, topic: str, offset: int) -> int:
 
 
 def low_watermark(replica: Replica, image: MetadataImage) -> int:
-    """The least start of the copies on brokers that are up; a leader's, who knows them all."""
+    """The lowest log start on brokers that are up; ``replica`` is the leader's, which knows all."""
     low = replica.log.start_offset
     for node_id, follower in replica.followers.items():
         if follower.start_offset < low:
@@ -125,9 +125,9 @@ class _Deleting:
     """One partition of a request.
 
     Args:
-        replica: The leader's.
-        required: The low watermark that is waited for.
-        low: That of now.
+        replica: The leader's replica.
+        required: The low watermark to wait for.
+        low: The current low watermark.
         tell: Called with the outcome and its low watermark, once.
     """
 
@@ -138,7 +138,7 @@ class _Deleting:
     done: bool = False
 
     def look(self, replicas: Replicas) -> None:
-        """Take the outcome, if there is one now."""
+        """Set the outcome, if there is one now."""
         facts = self.replica.facts
         found = replicas.get(facts.topic, facts.index)
         if found is None:
@@ -151,13 +151,13 @@ class _Deleting:
                 self.settle(ErrorCode.NONE, low)
 
     def settle(self, code: ErrorCode, low: int) -> None:
-        """It has its outcome."""
+        """Set its outcome."""
         self.done = True
         self.tell(code, low)
 
 
 def _all_deleted(deleting: Sequence[_Deleting], replicas: Replicas) -> bool:
-    """Let each look, and tell whether all have their outcomes."""
+    """Check each for an outcome; return whether all have one."""
     for one in deleting:
         if not one.done:
             one.look(replicas)
@@ -165,12 +165,11 @@ def _all_deleted(deleting: Sequence[_Deleting], replicas: Replicas) -> bool:
 
 
 class _DeletionWait(LogWait[DeleteRecordsResponse]):
-    """Answers when the copies of ``deleting`` begin where they should, or after ``seconds``.
+    """Responds when all replicas of ``deleting`` begin at the offset, or after ``seconds``.
 
-    Followers tell where their logs begin when they fetch. Kafka's ``DelayedDeleteRecords``, with
-    all that it doesn't do: it looks again when a follower fetched or the high watermark moved, and
-    at nothing else. Where the leader is replaced, the topic is deleted or a broker dies meanwhile,
-    only its time ends it.
+    Followers report their log start when they fetch. Like Kafka's ``DelayedDeleteRecords``, with
+    its limits: it checks only when a follower fetched or the high watermark moved. If the leader is
+    replaced, the topic is deleted or a broker goes down meanwhile, only the timeout ends it.
     """
 
     def __init__(
@@ -218,7 +217,7 @@ class _DeletionWait(LogWait[DeleteRecordsResponse]):
 
 
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe the logs that are asked for, or all of them; others are left out."""
+    """Describe the requested logs, or all of them; unknown ones are left out."""
     code = call.error_for()
     if code is not None:
         return DescribeLogDirsResponse(error_code=code)

@@ -102,7 +102,7 @@ def _look_up(
 
 
 def _replica(call: Call, name: str, index: int, epoch: int, *, leader_only: bool) -> Replica:
-    """``Call.replica``, where an epoch that can't be is a former one."""
+    """``Call.replica``, but an invalid epoch counts as an older one."""
     topic = call.topic(name, ZERO_UUID, False)
     call.partition(topic, index)
     if epoch < NO_EPOCH:
@@ -111,7 +111,7 @@ def _replica(call: Call, name: str, index: int, epoch: int, *, leader_only: bool
 
 
 def _check_available(call: Call, replica: Replica, end: int) -> None:
-    """A new leader doesn't know yet how far its predecessor's readers got (KIP-207)."""
+    """Raise Refused while a new leader may have a lower high watermark than the last (KIP-207)."""
     if call.request.replica_id == _CONSUMER and replica.log.high_watermark < replica.led_from:
         old = call.version < _FIRST_WITH_UNAVAILABLE
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -124,7 +124,7 @@ def _is_spoken(timestamp: int, version: int) -> bool:
 
 
 def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
-    """What is there below ``end``, None if nothing is."""
+    """The offset for ``timestamp`` below ``end``, None if there is none."""
     log = replica.log
     if timestamp == OffsetSpec.LATEST:
         return FoundOffset(end, -1, replica.epoch)
@@ -138,7 +138,7 @@ def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
     return log.offset_for_time(timestamp, end)
 
 
-# Where an epoch ended, for the detection of truncation (KIP-320)
+# End offsets of epochs, for the detection of truncation (KIP-320)
 
 
 def offset_for_leader_epoch(

@@ -1,9 +1,10 @@
 """JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups.
 
-Before them FindCoordinator (10): which broker coordinates a group. Of transactions none does yet:
-that is told with a code that Kafka never gives here. Of those that every client takes for final it
-is the one with which most show the text. With others, also UNSUPPORTED_VERSION, librdkafka retries
-for ever. The heartbeats of other kinds of groups, which are not served, are refused.
+And FindCoordinator (10): the broker that coordinates a group. There is no transaction coordinator
+yet: the response for one has a code that Kafka never sends here. Of the codes that every client
+treats as fatal, it is the one for which most clients show the error message. For others, also
+UNSUPPORTED_VERSION, librdkafka retries for ever. The heartbeats of other kinds of groups, which are
+not served, are refused.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _FIRST_BATCHED = 3
 _NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
 _NOT_SERVED = "The embedded cluster doesn't serve {} groups yet, only classic ones."
 _CLIENT_HOST = "/127.0.0.1"
-"""Where all clients of the embedded cluster are, in Java's spelling."""
+"""Address of all clients of the embedded cluster, in Java's notation."""
 _GROUP, _TRANSACTION = 0, 1
-"""What a key of FindCoordinator names."""
+"""Types of keys of FindCoordinator."""
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -86,13 +87,13 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     return Coordinator(key, node.node_id, node.host, node.port)
 
 
-# Join: answered when all members have joined
+# Join: the response is sent when all members have joined
 
 
 def join_group(
     call: Call, request: JoinGroupRequest
 ) -> Deferred[JoinGroupResponse] | JoinGroupResponse:
-    """Check the request's form, and let the coordinator see to the rest."""
+    """Check the request's form, and pass it to the coordinator."""
 
     def refuse(code: ErrorCode) -> JoinGroupResponse:
         return _fit(call, join_refusal(code, request.member_id))
@@ -128,19 +129,19 @@ def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
 
 
 def _fit(call: Call, response: JoinGroupResponse) -> JoinGroupResponse:
-    """Older versions have no null for the protocol."""
+    """Replace a null protocol, which older versions don't have."""
     if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
         response.protocol_name = ""
     return response
 
 
-# Sync: the leader's assignment comes in, each member's goes out
+# Sync: the leader sends the assignment, each member gets its own
 
 
 def sync_group(
     call: Call, request: SyncGroupRequest
 ) -> Deferred[SyncGroupResponse] | SyncGroupResponse:
-    """Check the request's form, and let the coordinator see to the rest."""
+    """Check the request's form, and pass it to the coordinator."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if unnamed and call.version >= _FIRST_WITH_PROTOCOL:
         return _refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -162,7 +163,7 @@ def _refuse_sync(code: ErrorCode) -> SyncGroupResponse:
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Answer with how the group is."""
+    """Respond with the state of the group."""
     code = call.error_for()
     if code is None:
         code = _beat(call, request)
@@ -182,18 +183,18 @@ def _beat(call: Call, request: HeartbeatRequest) -> ErrorCode:
         )
     except Refused as refused:
         if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.NONE  # Kafka gives members the benefit of the doubt
+            return ErrorCode.NONE  # Kafka assumes that the member is valid
         return refused.code
     return codes[0]
 
 
-# Leave: members go, or an admin removes them
+# Leave: members leave, or an admin removes them
 
 
 def leave_group(
     call: Call, request: LeaveGroupRequest
 ) -> Deferred[LeaveGroupResponse] | LeaveGroupResponse:
-    """Let each member go; before version 3 there is one, and its error is the whole's."""
+    """Remove each member; before version 3 there is one, and its error is the response's."""
     if not request.group_id:
         return _refuse_leave(ErrorCode.INVALID_GROUP_ID)
     batched = call.version >= _FIRST_BATCHED

@@ -35,7 +35,7 @@ from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 
 UNASKED_OPERATIONS = -(1 << 31)
 TOPIC_OPERATIONS = 0b1101_1111_1000
-"""All that there are for topics, bit by bit, as there is no authorizer."""
+"""All operations on topics, as bits, as there is no authorizer."""
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_NULL_FOR_ALL = 1
@@ -47,7 +47,7 @@ _CONTROLLERS = 2
 
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
-    """What this broker knows of the cluster: all of it, at once, unless it was made to lag."""
+    """Return this broker's metadata, which is stale only after ``freeze_metadata``."""
     image = call.broker.metadata_image
     wanted = request.topics
     objection = _objection(call, wanted or ())
@@ -75,7 +75,7 @@ def _by_id(one: MetadataRequestTopic) -> bool:
 
 
 def _objection(call: Call, wanted: Iterable[MetadataRequestTopic]) -> ErrorCode | None:
-    """Why the whole request fails, where it names a topic in a way that its version can't."""
+    """The error of the whole request if it names a topic in a way that its version can't."""
     if call.version < _FIRST_WITH_IDS:
         if any(_by_id(one) or one.name is None for one in wanted):
             return ErrorCode.INVALID_REQUEST
@@ -108,9 +108,9 @@ def _asked(
 
 
 def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
-    """Why a topic isn't there; it may be there next time.
+    """The error for an unknown topic; it may be created for the next request.
 
-    Brokers of KRaft don't wait for the controller, so they tell nothing of what it answers.
+    KRaft brokers don't wait for the controller, so the response doesn't depend on its result.
     """
     code = call.error_for(name)
     if code is not None:
@@ -172,7 +172,7 @@ def _partition(call: Call, one: PartitionFacts) -> MetadataResponsePartition:
 
 
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The brokers that are up, and with ``include_fenced_brokers`` the others, too."""
+    """Return the brokers that are up, and with ``include_fenced_brokers`` the others, too."""
     image = call.image
     code = call.error_for()
     if code is not None:
@@ -204,7 +204,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
 def describe_topic_partitions(
     call: Call, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
+    """Return topics in the order of their names, from the cursor on, up to the partition limit."""
     image, cursor = call.image, request.cursor
     code = _wrong_cursor(request)
     if code is not None:
@@ -231,10 +231,10 @@ def describe_topic_partitions(
 
 
 def _wrong_cursor(request: DescribeTopicPartitionsRequest) -> ErrorCode | None:
-    """What is wrong with the request as a whole; then all of its topics are answered with it."""
+    """The error of the request as a whole, which each of its topics then gets."""
     cursor, names = request.cursor, {one.name for one in request.topics}
     if cursor is None:
-        # Kafka asks its authorizer about each topic, which fails for one without a name.
+        # Kafka calls its authorizer for each topic, which fails for one without a name.
         return ErrorCode.UNKNOWN_SERVER_ERROR if "" in names else None
     if cursor.partition_index < 0 or (names and cursor.topic_name not in names):
         return ErrorCode.INVALID_REQUEST

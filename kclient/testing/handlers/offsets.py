@@ -1,4 +1,4 @@
-"""OffsetCommit (8) and OffsetFetch (9): where groups are in their partitions."""
+"""OffsetCommit (8) and OffsetFetch (9): the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FIRST_WITH_IDS = 10
 def commit(
     call: Call, request: OffsetCommitRequest
 ) -> Deferred[OffsetCommitResponse] | OffsetCommitResponse:
-    """Commit for each partition that exists."""
+    """Commit the offset of each partition that exists."""
     response = OffsetCommitResponse()
     entries: list[CommitEntry] = []
     waiting: list[OffsetCommitResponsePartition] = []
@@ -61,7 +61,7 @@ def _sort(
     entries: list[CommitEntry],
     waiting: list[OffsetCommitResponsePartition],
 ) -> None:
-    """Answer the partitions that can't be committed for, and note the others."""
+    """Set errors of entries that can't be committed, and collect the others."""
     image, by_id = call.image, call.version >= _FIRST_WITH_IDS
     found = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
     for part in topic.partitions:
@@ -160,7 +160,7 @@ def _unpack(
     answer: OffsetFetchResponseGroup,
     response: OffsetFetchResponse,
 ) -> None:
-    """The answer for one group, as the versions before 8 have it."""
+    """Fill in the response of versions before 8, which have one group."""
     response.topics = [
         OffsetFetchResponseTopic(
             topic.name,
@@ -230,7 +230,7 @@ def _wanted(
     topics: list[OffsetFetchRequestTopics],
     found: dict[str, dict[int, CommittedOffset]],
 ) -> list[OffsetFetchResponseTopics]:
-    """Each partition that was asked for; topics whose id is unknown come last."""
+    """Each requested partition; topics whose id is unknown come last."""
     by_id = call.version >= _FIRST_WITH_IDS
     known: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
@@ -256,7 +256,7 @@ def _wanted(
 def _all(
     call: Call, found: dict[str, dict[int, CommittedOffset]]
 ) -> list[OffsetFetchResponseTopics]:
-    """Each partition that has an offset; where ids are spoken, of topics that exist."""
+    """Each partition that has an offset; in versions with ids, only of topics that exist."""
     rows: list[OffsetFetchResponseTopics] = []
     for name, offsets in found.items():
         parts = [_part(call, name, index, one, ErrorCode.NONE) for index, one in offsets.items()]

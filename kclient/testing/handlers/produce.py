@@ -38,21 +38,21 @@ _ALL = -1
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 10
 _ATTRIBUTES = 22
-"""Where the low byte of a batch's attributes is."""
+"""Position of the low byte of a batch's attributes."""
 _WITHOUT_START = (
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
 )
-"""With these Kafka doesn't tell where the log starts."""
+"""Errors for which Kafka doesn't return the log start offset."""
 NO_ID = -1
-"""No id, or no epoch: a producer that asks for a newer epoch gives both (KIP-360)."""
+"""No id, or no epoch: a producer that requests a newer epoch sends both (KIP-360)."""
 
 
 def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
     """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka.
 
-    With acks=all the answer waits until all in sync have what was appended.
+    With acks=all the response waits until all in sync have the appended batches.
     """
     response = ProduceResponse()
     failed = False
@@ -68,7 +68,7 @@ def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[R
                 answer = _append(call, request, response, topic_data, data, waiting)
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
-    forget_produced(request)  # they lie in the connection's buffer, which is used again
+    forget_produced(request)  # the records are views of the read buffer, which is reused
     if request.acks == 0:
         if failed:
             raise Hangup("an error in a produce request with acks=0")
@@ -83,7 +83,7 @@ def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[R
 def _merged(
     request: ProduceRequest,
 ) -> Iterator[tuple[TopicProduceData, Iterable[PartitionProduceData]]]:
-    """Each topic once, with each of its partitions once; of several batches the last counts."""
+    """Each topic once, with each of its partitions once; the last of several batches applies."""
     topics: dict[tuple[str, bytes], tuple[TopicProduceData, dict[int, PartitionProduceData]]] = {}
     for topic_data in request.topic_data:
         if topic_data.partition_data:
@@ -129,7 +129,7 @@ def _append(
         return answer
 
     def settle(code: ErrorCode) -> None:
-        answer.error_code = code  # where it is in the leader's log is told all the same
+        answer.error_code = code  # the offset in the leader's log is returned all the same
         _hint(call, response, answer, name)
 
     if request.acks == _ALL:
@@ -155,7 +155,7 @@ def _write(
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
 ) -> tuple[Replica, int]:
-    """Append a batch; the leader's copy, and what its high watermark must reach."""
+    """Append a batch; return the leader's replica, and the high watermark to wait for."""
     call.partition(topic, data.index)
     batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
@@ -190,7 +190,7 @@ def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
 def _hint(
     call: Call, response: ProduceResponse, answer: PartitionProduceResponse, name: str
 ) -> None:
-    """Say who leads instead, to whom that matters (KIP-951)."""
+    """Add the current leader, in versions that have it, if this broker isn't it (KIP-951)."""
     if (
         answer.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
         or call.version < _FIRST_WITH_HINTS
@@ -213,7 +213,7 @@ def _hint(
 
 
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A new id with epoch 0; transactional ids are refused, as there is no coordinator for them."""
+    """Return a new id with epoch 0; transactional ids are refused: there is no coordinator."""
     code = call.error_for()
     if code is None and request.transactional_id is not None:
         empty = not request.transactional_id

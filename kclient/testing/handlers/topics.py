@@ -49,7 +49,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create each topic that may be; any broker takes the request, as with KRaft."""
+    """Create each valid topic; any broker accepts the request, as with KRaft."""
     counts = Counter(topic.name for topic in request.topics)
     try:
         check_total(sum(_partitions_of(call, topic) for topic in request.topics))
@@ -61,7 +61,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsRespo
             ]
         )
     before = call.image
-    with contextlib.suppress(Refused):  # no controller: each topic is told
+    with contextlib.suppress(Refused):  # no controller: each topic gets the error
         before = call.broker.controller().image
     results = [
         _create(call, topic, before, request.validate_only)
@@ -123,7 +123,7 @@ def _create(
 def _described(
     call: Call, config: TopicConfig, given: Mapping[str, str | None]
 ) -> list[CreatableTopicConfigs]:
-    """All of its configurations; what was given is shown as it was sent."""
+    """All of its configurations; those in the request are shown as sent."""
     rows = describe_topic(config, layers(call))
     return [
         CreatableTopicConfigs(
@@ -141,7 +141,7 @@ def _described(
 
 
 def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete each topic that is there."""
+    """Delete each topic that exists."""
     results: list[DeletableTopicResult] = []
     names: Counter[str] = Counter(request.topic_names)
     ids: Counter[bytes] = Counter()
@@ -205,7 +205,7 @@ def _invalid(name: str | None, topic_id: bytes) -> DeletableTopicResult:
 
 
 def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Grow each topic that may be grown."""
+    """Add partitions to each topic for which that is valid."""
     counts = Counter(topic.name for topic in request.topics)
     results = [
         CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "A topic is named twice.")
@@ -245,10 +245,10 @@ def _grow(
 
 
 def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Elect for each partition that is named, or for all that there are."""
+    """Elect a leader for each named partition, or for all partitions."""
     wanted = request.topic_partitions
     if wanted is not None and not wanted:
-        return ElectLeadersResponse()  # Kafka doesn't look at the kind then
+        return ElectLeadersResponse()  # Kafka doesn't check the kind then
     kind = request.election_type
     try:
         if kind not in (_PREFERRED, _UNCLEAN):
@@ -262,7 +262,7 @@ def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespo
             for topic in image.topics.values()
         ]
         found = [_of_topic(call, topic, kind) for topic in every]
-        for result in found:  # those that have their leader aren't told
+        for result in found:  # partitions that need no election are left out
             result.partition_result = [
                 one
                 for one in result.partition_result
