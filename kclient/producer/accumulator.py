@@ -216,7 +216,7 @@ class Accumulator:
         if batch is None:
             return None
         timestamp, key, value, headers, size = content
-        index = batch.records().append(timestamp, key, value, headers)
+        index = batch.records().put(timestamp, key, value, headers)
         if index < 0:
             return None
         self.budget.take(batch, size)
@@ -228,7 +228,7 @@ class Accumulator:
         again = bool(self._spare) and 2 * queue.filled > self._batch_size
         memory = self._spare.pop() if again else None
         builder = BatchBuilder(queue.batch_limit, expected=queue.filled, memory=memory)
-        index = builder.append(timestamp, key, value, headers)
+        index = builder.put(timestamp, key, value, headers)
         if queue.open is not None:
             self.seal(queue)
         outcome = BatchOutcome(self._host, queue.topic, queue.index)

@@ -35,7 +35,8 @@ from kclient.producer.outgoing import (
 )
 from kclient.producer.waiting_records import WaitingRecord, WaitingRecords
 from kclient.record import partition_of_key
-from kclient.record.layout import RECORD_OVERHEAD
+from kclient.record.implementation import codec
+from kclient.record.layout import NO_HEADERS, RECORD_OVERHEAD
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -143,16 +144,15 @@ class Admission:
             key = serialized(topic, "key", key, self._key_serializer)
         elif key is not None and key.__class__ is not bytes:
             key = plain_bytes(topic, "key", key)
-        size = RECORD_OVERHEAD
+        size, encoded_headers = RECORD_OVERHEAD, NO_HEADERS
         if value is not None:
             size += len(value)
         if key is not None:
             size += len(key)
         if headers:
-            headers, more = plain_headers(topic, headers)
+            plain, more = plain_headers(topic, headers)
+            encoded_headers = codec.encode_headers(plain)
             size += more
-        else:
-            headers = None
         if size > self.max_record:
             raise self.too_large(topic, size)
         if timestamp is None:
@@ -161,7 +161,8 @@ class Admission:
             timestamp = checked_timestamp(timestamp)
         if partition is not None:
             partition = checked_partition(partition)
-        return self.put_plain(topic, partition, (timestamp, key, value, headers, size), when_full)
+        content = timestamp, key, value, encoded_headers, size
+        return self.put_plain(topic, partition, content, when_full)
 
     def put_plain(
         self,

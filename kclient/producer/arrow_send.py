@@ -34,6 +34,8 @@ from kclient.record.arrow_rows import (
     MOST_PARTITIONS,
     TOO_LARGE,
 )
+from kclient.record.implementation import codec
+from kclient.record.layout import NO_HEADERS
 
 if TYPE_CHECKING:
     import asyncio
@@ -278,7 +280,9 @@ class ArrowSend(BulkSend):
 
     async def _put(self, rows: ArrowRows, row: int, target: int, targets: array[int]) -> None:
         """Take one row by way of admission, which makes all decisions about it."""
-        content = rows.record(row, self._clock.wall_ms())
+        timestamp, key, value, headers, size = rows.record(row, self._clock.wall_ms())
+        encoded_headers = codec.encode_headers(headers) if headers else NO_HEADERS
+        content = timestamp, key, value, encoded_headers, size
         try:
             delivery = self._admission.put_plain(
                 self._topic, target if target >= 0 else None, content, self._new_waiter

@@ -24,8 +24,8 @@ HeadersArgument: TypeAlias = (
 )
 
 
-Content: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None, int]
-"""A record as batches take it: timestamp, key, value, headers, and its size estimate in bytes."""
+Content: TypeAlias = tuple[int, bytes | None, bytes | None, bytes, int]
+"""A record as batches take it: timestamp, key, value, encoded headers, size estimate in bytes."""
 LAST_TIMESTAMP = 2**63 - 2
 """Latest timestamp of a record; one more must still be an int64."""
 _TO_MILLISECONDS = {

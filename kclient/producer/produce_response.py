@@ -273,7 +273,8 @@ class ProduceResponseHandler:
             self.last_error = None
         self._batches += 1
         self._records += outcome.count
-        self._bytes += batch.records().encoded_bytes
+        size = batch.records().encoded_bytes
+        self._bytes += size
         if self._hooks.active:
             from kclient.events import BatchDelivered
 
@@ -282,7 +283,7 @@ class ProduceResponseHandler:
                     batch.queue.topic_partition,
                     base,
                     outcome.count,
-                    batch.records().encoded_bytes,
+                    size,
                     batch.attempts,
                     now - batch.created,
                 )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kclient.errors import BufferFull
 from kclient.producer._compiled import BatchOutcome
 from kclient.producer.deadline_queue import DeadlineQueue
+from kclient.record.layout import NO_HEADERS
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kclient.producer.outgoing import Content
 
 _NEVER = float("inf")
-_NOTHING: Content = (0, None, None, None, 0)
+_NOTHING: Content = (0, None, None, NO_HEADERS, 0)
 _PARKED_SHARE = 4
 """Records that wait for memory may exceed the memory budget by this fraction of it."""
 _UPKEEP = 512

@@ -28,6 +28,8 @@ RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
 """Most bytes of a header in addition to name and value: two lengths of up to five bytes."""
 
+NO_HEADERS = b"\x00"
+"""The encoded headers of a record without any: their count, a varint."""
 MAGIC_POSITION = 16
 """Position of the magic byte, the same in message sets v0 and v1."""
 
