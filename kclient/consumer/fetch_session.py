@@ -43,8 +43,6 @@ LAST_BY_NAME: Final = 12
 """Last version that names topics; from 13 on they go by id (KIP-516)."""
 CONSUMER_ID: Final = -1
 """Replica id of clients that are no replica."""
-_NO_SESSION_ID: Final = 0
-_NO_SESSION_EPOCH: Final = -1
 _FIRST_WITH_SESSIONS: Final = 7
 
 
@@ -294,8 +292,8 @@ def fetch_request(version: int, wishes: SessionRequest, limits: FetchLimits) -> 
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
         isolation_level=limits.isolation_level,
-        session_id=wishes.session_id if sessions else _NO_SESSION_ID,
-        session_epoch=wishes.epoch if sessions else _NO_SESSION_EPOCH,
+        session_id=wishes.session_id if sessions else NO_SESSION,
+        session_epoch=wishes.epoch if sessions else FINAL_EPOCH,
         rack_id=limits.rack if version >= 11 else "",
     )
     by_id = version > LAST_BY_NAME

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from kclient.record.record import Record
     from kclient.types import TopicPartition
 
-_SMALLEST_MESSAGE_BYTES = 14
-"""Size of an empty v0 message: CRC, magic, attributes, and two lengths."""
 _V0 = struct.Struct(">Ibb")
 _V1 = struct.Struct(">Ibbq")
 _SIZE = struct.Struct(">i")
 _SMALLEST_BYTES = _V0.size + 2 * _SIZE.size
+"""Size of an empty v0 message: CRC, magic, attributes, and two lengths."""
 _CRC_BYTES = 4
 _NO_TIMESTAMP = -1
 _LZ4_HEAD = struct.Struct("<IBBQ")
@@ -62,7 +61,7 @@ def read_batches(
     size = len(view)
     while size - pos >= LOG_OVERHEAD:
         base_offset, length = PREFIX.unpack_from(view, pos)
-        if length < _SMALLEST_MESSAGE_BYTES:
+        if length < _SMALLEST_BYTES:
             what = f"announces a length of {length} bytes"
             raise corrupt_batch(topic_partition, base_offset, what)
         end = pos + LOG_OVERHEAD + length
