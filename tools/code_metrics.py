@@ -56,13 +56,13 @@ SANS_IO = tuple(
         "group": "assignors consumer_protocol.py member.py offset_requests.py",
         "admin": "descriptions.py topics.py",
         "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
-        "config_descriptions.py config_rules.py config_tables controller.py elections.py "
-        "events.py follower_fetch.py groups/classic_group.py groups/deadlines.py "
+        "config_descriptions.py config_rules.py config_tables controller.py "
+        "events.py follower_fetch.py groups/classic_group.py "
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
-        "groups/settings.py groups/shard.py groups/writes.py image.py inlet.py "
-        "interior.py log.py log_state.py log_cleaner.py "
+        "groups/shard.py groups/writes.py image.py "
+        "log.py log_state.py log_cleaner.py "
         "registry.py replica.py replicas.py request_info.py stored_batch.py "
-        "topic_configs.py topic_rules.py",
+        "timers.py topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())
 )

@@ -14,7 +14,7 @@ from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
 from kclient.record.layout import BATCH_HEADER_BYTES, MAGIC_POSITION
 from kclient.record.record_batch import Batch
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_configs import TopicConfig
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kclient.errors import InvalidArgument
-from kclient.testing.addresses import address_of
-from kclient.testing.api_names import VERSIONS, ApiName, api_key_of
+from kclient.testing.api_versions import VERSIONS, ApiName, api_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
@@ -20,8 +19,16 @@ from kclient.testing.controller import Controller
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.hosted import Hosted
-from kclient.testing.hosting import INNER, Address, Server, accept_no_more, listen
 from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.listeners import (
+    INNER,
+    Address,
+    Server,
+    accept_no_more,
+    address_of,
+    listen,
+    shut,
+)
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.replication import Replication
 from kclient.testing.services import LOOPBACK, Services
@@ -177,10 +184,10 @@ class Broker:
             try:
                 inner, inner_port = await listen(self._inner_address(0), self._new_inner_channel)
             except BaseException:
-                await _shut([server])
+                await shut([server])
                 raise
             if self._ends != ends or not self._services.is_open or self._is_forgotten:
-                await _shut([server, inner])
+                await shut([server, inner])
                 self._services.check()
                 return
             self._server, self._inner_server = server, inner
@@ -268,7 +275,7 @@ class Broker:
         dials = [] if replication is None else replication.close()
         self.sessions.drop_all()
         self.groups.close()
-        await _shut(servers)
+        await shut(servers)
         await asyncio.gather(*dials, return_exceptions=True)
         return servers
 
@@ -368,18 +375,6 @@ class Broker:
         self._channels.pop(channel, None)
         if not self._channels:
             self._unconnected.set()
-
-
-async def _shut(servers: Sequence[Server]) -> None:
-    """Close listeners. Cancellation: they are closed."""
-    for one in servers:
-        accept_no_more(one)
-    try:
-        if any(isinstance(one, asyncio.Server) for one in servers):
-            await asyncio.sleep(0)  # for a connection accepted in this loop iteration
-    finally:
-        for one in servers:
-            one.close()
 
 
 _CLOSE_SECONDS = 1.0

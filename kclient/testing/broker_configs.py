@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import cast
 
 from kclient.errors import InvalidConfig
 from kclient.settings import nearest
-from kclient.testing import topic_configs
 from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.groups.settings import GroupSettings
-from kclient.testing.refused import Refused
-from kclient.testing.topic_configs import TopicConfig
+from kclient.testing.responses import Refused
+from kclient.testing.topic_configs import TopicConfig, topic_defaults
 
+MAX_INT = (1 << 31) - 1
 _BROKER = 4
 """The number of brokers among the kinds of resources."""
 ALL_DEFINITIONS = read_table(definitions.BROKER)
@@ -33,19 +33,6 @@ DEFINITIONS: dict[str, ConfigDef] = {
     name: one for name, one in ALL_DEFINITIONS.items() if not one.internal
 }
 
-_SAME: tuple[tuple[str, ...], ...] = (
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    **{name: same for same in _SAME for name in same},
-}
-"""Names for the same setting; the first one that is set applies."""
-
-_UNITS = {"minutes": 60_000, "hours": 3_600_000}
-
 DEFAULT_LOG_DIR = "/tmp/kraft-combined-logs"
 _OWN = {
     "auto.create.topics.enable": "false",
@@ -54,6 +41,33 @@ _OWN = {
     "log.dirs": DEFAULT_LOG_DIR,
 }
 """Values that this cluster sets itself unless others are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Limits and delays of groups, each from one of Kafka's broker configurations."""
+
+    initial_rebalance_delay_ms: int = 0
+    """How long the first rebalance of an empty group waits for more members."""
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = MAX_INT
+    """Maximum number of members of a group."""
+    metadata_max_bytes: int = 4096
+    """Limit for the metadata of a committed offset; it counts characters, despite its name."""
+    retention_ms: int = 7 * 24 * 3_600_000
+    """How long offsets of empty groups are kept."""
+    retention_check_ms: int = 600_000
+    """How often offsets are checked for that."""
+    commit_timeout_ms: int = 5_000
+    """How long a write may take to be replicated."""
+    partitions: int = 50
+    """Number of partitions of ``__consumer_offsets``."""
+    replication_factor: int = 3
+    segment_bytes: int = 104_857_600
+
+    new_member_join_timeout_ms: int = 300_000
+    """How long the first JoinGroup of a member may wait; not configurable in Kafka."""
 
 
 class BrokerConfig:
@@ -188,29 +202,6 @@ class BrokerConfig:
             replication_factor=self._int("offsets.topic.replication.factor"),
             segment_bytes=self._int("offsets.topic.segment.bytes"),
         )
-
-
-def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:
-    """Topic defaults that a broker's configurations ``texts`` set, by the topics' names for them.
-
-    A value in hours or minutes applies if there is none in milliseconds.
-    """
-    found = {}
-    for topic_name, name in topic_configs.BROKER_SYNONYMS.items():
-        for synonym in SYNONYMS.get(name, (name,)):
-            text = texts.get(synonym)
-            if text is not None:
-                unit = _UNITS.get(synonym.rpartition(".")[2])
-                found[topic_name] = text if unit is None else _in_ms(text, unit)
-                break
-    if found.get("retention.ms", "").strip().startswith("-"):
-        found["retention.ms"] = "-1"  # any negative number means no limit
-    return found
-
-
-def _in_ms(text: str, unit: int) -> str:
-    number = int(text)
-    return str(number * unit) if number >= 0 else "-1"
 
 
 def _unknown(name: str) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kclient.error_codes import ErrorCode
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.fault import Fault, Stage
-from kclient.testing.hosting import INNER
-from kclient.testing.refused import Refused
+from kclient.testing.listeners import INNER
 from kclient.testing.request_info import named_entries
+from kclient.testing.responses import Refused
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker

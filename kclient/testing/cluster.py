@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 from kclient.clock import Clock, SystemClock
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, broker_error
-from kclient.testing.addresses import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.arguments import (
     ByNodeId,
     TopicDefaults,
@@ -41,8 +40,8 @@ from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
 from kclient.testing.groups.store import OFFSETS_TOPIC, partition_of
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.inside import Inside
-from kclient.testing.interior import REGISTRY
+from kclient.testing.inside import REGISTRY, Inside
+from kclient.testing.listeners import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.request_log import RequestLog

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kclient.testing.refused import bad_config
+from kclient.testing.responses import bad_config
 
 Value: TypeAlias = int | float | bool | str | list[str] | None
 

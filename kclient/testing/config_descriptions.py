@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kclient.testing import broker_configs, topic_configs
 from kclient.testing.config_defs import ConfigDef, as_text, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 
 
@@ -101,7 +101,7 @@ class BrokerLayers(NamedTuple):
 
     def synonyms(self, name: str) -> list[Synonym]:
         """All possible sources of the value of ``name``, the effective one first."""
-        names = broker_configs.SYNONYMS.get(name, (name,))
+        names = topic_configs.SYNONYMS.get(name, (name,))
         layers = zip(self, (Source.BROKER, Source.ALL_BROKERS, Source.STATIC_BROKER), strict=True)
         found = [
             Synonym(one, layer[one], source)
@@ -120,7 +120,7 @@ class BrokerLayers(NamedTuple):
 
 def describe_topic(config: TopicConfig, layers: BrokerLayers) -> list[Described]:
     """All configurations of a topic."""
-    defaults = broker_configs.topic_defaults({**layers.static, **layers.common, **layers.own})
+    defaults = topic_configs.topic_defaults({**layers.static, **layers.common, **layers.own})
     found = []
     for name, one in topic_configs.ALL_DEFINITIONS.items():
         if one.internal and name not in config.given:

@@ -21,7 +21,7 @@ from kclient.testing.config_descriptions import (
     GROUP_DEFINITIONS,
     Resource,
 )
-from kclient.testing.refused import Refused, bad_config, bad_request
+from kclient.testing.responses import Refused, bad_config, bad_request
 
 
 class Operation(enum.IntEnum):
@@ -132,7 +132,7 @@ def check_broker(new: Mapping[str, str], *, for_all: bool) -> None:
             one = _known(name)
             if one is not None:
                 one.parse(text)
-        topic_configs.TopicConfig({}, broker_configs.topic_defaults(new))
+        topic_configs.TopicConfig({}, topic_configs.topic_defaults(new))
     except Refused as refused:
         raise bad_request(refused.message or "") from refused
 

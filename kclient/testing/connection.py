@@ -4,6 +4,9 @@ A request is served once the response to the previous one was sent, as in Kafka:
 waits (a fetch without data, a fault, a client that doesn't read), bytes that follow are buffered,
 up to a bound. No task and no timer per request; ``Channel`` owns its ``Inlet``, its ``Outlet`` and
 at most two ``Deferred``, which it cancels when the connection is lost.
+
+``Inlet`` returns frames as views: their bytes are not overwritten until the response to them was
+sent; until then the channel passes ``busy``.
 """
 
 from __future__ import annotations
@@ -19,19 +22,21 @@ from typing import TYPE_CHECKING, Any, cast
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
-from kclient.testing.dispatch import Unserved, encode_answer, open_call, serve
-from kclient.testing.fault import Action, Answer, Fault, Stage
+from kclient.testing.dispatch import Unserved, open_call, serve
+from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_list import Failed
-from kclient.testing.inlet import Inlet
-from kclient.testing.refused import Hangup
 from kclient.testing.request_info import facts_of_start
+from kclient.testing.responses import Answer, Deferred, Hangup, encode_answer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
 
 logger = logging.getLogger("kclient.testing")
 
+_SIZE = struct.Struct(">i")
+_BUFFER_BYTES = 64 << 10
+_KEPT_BUFFER_BYTES = 4 << 20
+"""A larger buffer is freed once its frame was served."""
 _PENDING_BYTES = 256 << 10
 """Limit for reading ahead while a request waits; it reads at all to notice a closed socket."""
 _SIZE_FIELD = 4
@@ -41,6 +46,76 @@ _WRITE_BYTES = 256 << 10
 """Most bytes passed to the transport at once: it copies what it can't send of a large response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 """SO_LINGER value with which closing a socket resets the connection."""
+
+
+class Inlet:
+    """The read buffer of a connection.
+
+    Attributes:
+        held: Number of bytes that were read but not returned in a frame yet.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._start = 0
+        self._end = 0
+        self.held = 0
+
+    def room(self, busy: bool) -> memoryview:
+        """The memory to read into; while ``busy`` bytes of returned frames are not overwritten."""
+        if not self.held and not busy:
+            self._start = self._end = 0
+            if len(self._buffer) > _KEPT_BUFFER_BYTES:
+                self._buffer = bytearray(_BUFFER_BYTES)
+        elif self._end == len(self._buffer):
+            self._make_room()
+        return memoryview(self._buffer)[self._end :]
+
+    def took(self, count: int) -> None:
+        """``count`` bytes were read into that memory."""
+        self._end += count
+        self.held += count
+
+    def _make_room(self) -> None:
+        """Make space for more; it grows with the bytes read, not with the size field of a frame.
+
+        Always a new buffer: a request that waits may have views of the old one.
+        """
+        size = len(self._buffer)
+        if self.held > size // 2:
+            size *= 2
+        buffer = bytearray(size)
+        buffer[: self.held] = memoryview(self._buffer)[self._start : self._end]
+        self._buffer, self._start, self._end = buffer, 0, self.held
+
+    def next_frame(self, most: int) -> memoryview | None:
+        """Return the next frame, without its size field, if all of it was read.
+
+        Raises:
+            Hangup: Its size is negative, or more than ``most``.
+        """
+        if self.held < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if not 0 <= size <= most:
+            raise Hangup(f"a frame of {size} bytes")
+        taken = _SIZE.size + size
+        if self.held < taken:
+            return None
+        begin = self._start + _SIZE.size
+        self._start += taken
+        self.held -= taken
+        return memoryview(self._buffer)[begin : self._start]
+
+    def begun(self, most: int) -> tuple[memoryview, int] | None:
+        """The part of the next frame that was read, and its size; None if the size is invalid."""
+        if self.held < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if not 0 <= size <= most:
+            return None
+        begin = self._start + _SIZE.size
+        return memoryview(self._buffer)[begin : min(begin + size, self._end)], size
 
 
 class Outlet:

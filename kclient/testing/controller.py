@@ -2,18 +2,22 @@
 
 For each change it makes the next image, writes it to the registry under its epoch and sends it to
 all brokers. Once the registry has refused a write, or while it can't reach the registry, it changes
-nothing. ``elections.py`` has the rules of elections. Used by ``inside.py`` and, for requests of
+nothing. Used by ``inside.py`` and, for requests of
 clients, by the handlers. No waiting, no clock.
+
+The functions at the end are the rules for leaders and ISRs: each takes a partition's facts and
+returns the next ones, the same object if nothing changes. KIP-966's eligible leader replicas
+included: below ``min.insync.replicas`` replicas that leave the ISR stay eligible: they have all
+committed records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
-from kclient.testing import elections
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import (
     NO_LEADER,
@@ -22,8 +26,8 @@ from kclient.testing.image import (
     PartitionFacts,
     TopicFacts,
 )
-from kclient.testing.refused import Refused
 from kclient.testing.registry import Fenced, Registry
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
@@ -143,7 +147,7 @@ class Controller:
         changed = []
         for topic in image.topics.values():
             for one in topic.partitions:
-                after = elections.broker_back(one, facts.node_id, alive, topic.config)
+                after = broker_back(one, facts.node_id, alive, topic.config)
                 if after is not one:
                     changed.append(after)
                     self._note_election(one, after)
@@ -166,7 +170,7 @@ class Controller:
         changed = []
         for topic in image.topics.values():
             for one in topic.partitions:
-                after = elections.broker_gone(one, node_id, alive, topic.config)
+                after = broker_gone(one, node_id, alive, topic.config)
                 if after is not one:
                     changed.append(after)
                     self._note_election(one, after)
@@ -209,7 +213,7 @@ class Controller:
         topics = []
         for name, config in configs.items():
             topic = image.topics[name]
-            partitions = tuple(elections.reckoned(one, config) for one in topic.partitions)
+            partitions = tuple(reckoned(one, config) for one in topic.partitions)
             topics.append(replace(topic, config=config, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
@@ -220,7 +224,7 @@ class Controller:
         topics = []
         for topic in image.topics.values():
             own = topic.config if same else image.topic_config(topic.config.given)
-            partitions = tuple(elections.reckoned(one, own) for one in topic.partitions)
+            partitions = tuple(reckoned(one, own) for one in topic.partitions)
             topics.append(replace(topic, config=own, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
@@ -247,7 +251,7 @@ class Controller:
             self._tally.isr_shrinks += len(change.isr) < len(facts.isr)
             self._tally.isr_expands += len(change.isr) > len(facts.isr)
             config = image.topics[change.topic].config
-            accepted.append(elections.with_isr(facts, change.isr, config))
+            accepted.append(with_isr(facts, change.isr, config))
         if accepted:
             self._commit(image.with_partitions(accepted))
         return codes
@@ -268,7 +272,7 @@ class Controller:
                 f"broker {node_id} has no replica of {topic}-{index} that is up and in sync; "
                 f"its replicas are {list(facts.replicas)}, in sync are {list(facts.isr)}",
             )
-        self._elect(image, facts, elections.lead(facts, node_id))
+        self._elect(image, facts, lead(facts, node_id))
 
     def elect(self, topic: str, index: int, *, unclean: bool) -> None:
         """Elect the preferred leader, or with ``unclean`` any replica that is up if there is none.
@@ -284,9 +288,9 @@ class Controller:
         if unclean:
             if facts.leader != NO_LEADER:
                 raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
-            after = elections.elect(facts, alive, image.topics[topic].config)
+            after = elect(facts, alive, image.topics[topic].config)
             if after.leader == NO_LEADER:
-                after = elections.elect_unclean(facts, alive)
+                after = elect_unclean(facts, alive)
             if after.leader == NO_LEADER:
                 raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
         else:
@@ -295,7 +299,7 @@ class Controller:
                 raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
             if preferred not in facts.isr or preferred not in alive:
                 raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-            after = elections.lead(facts, preferred)
+            after = lead(facts, preferred)
         self._elect(image, facts, after)
 
     def _elect(self, image: MetadataImage, before: PartitionFacts, after: PartitionFacts) -> None:
@@ -341,3 +345,77 @@ def _partitions(
         isr = tuple(one for one in replicas if one in alive)
         found.append(PartitionFacts(topic, index, tuple(replicas), isr, isr[0]))
     return tuple(found)
+
+
+def broker_gone(
+    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionFacts:
+    """A broker is down: remove it from the ISR, and elect another leader if it led."""
+    if node_id not in facts.isr and facts.leader != node_id:
+        return facts
+    changed = facts
+    if node_id in facts.isr:
+        last = (facts.leader,) if len(facts.isr) == 1 else facts.last_known_elr
+        isr = tuple(one for one in facts.isr if one != node_id)
+        changed = replace(with_isr(facts, isr, config), last_known_elr=last if not isr else ())
+    if changed.leader == node_id:
+        changed = elect(changed, alive, config)
+    return changed
+
+
+def broker_back(
+    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionFacts:
+    """A broker is up: elect a leader if its partition has none, among all that are up."""
+    if facts.leader != NO_LEADER or node_id not in facts.replicas:
+        return facts
+    return elect(facts, alive, config)
+
+
+def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) -> PartitionFacts:
+    """Elect the first live replica in sync, else an eligible one, else unclean if allowed."""
+    for one in facts.replicas:
+        if one in facts.isr and one in alive:
+            return lead(facts, one)
+    for one in facts.replicas:
+        if one in facts.elr and one in alive:
+            return lead(with_isr(facts, (one,), config), one)
+    if config.unclean_elections and any(one in alive for one in facts.replicas):
+        return elect_unclean(facts, alive)
+    return facts if facts.leader == NO_LEADER else lead(facts, NO_LEADER)
+
+
+def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFacts:
+    """Elect the first live replica, whatever records it has; the same facts if there is none."""
+    for one in facts.replicas:
+        if one in alive:
+            alone = replace(facts, isr=(one,), elr=(), last_known_elr=())
+            return lead(alone, one)
+    return facts
+
+
+def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
+    """Set the leader, or NO_LEADER, in a new epoch."""
+    return replace(
+        facts,
+        leader=leader,
+        leader_epoch=facts.leader_epoch + 1,
+        partition_epoch=facts.partition_epoch + 1,
+    )
+
+
+def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -> PartitionFacts:
+    """Set the ISR, and the eligible leader replicas that follow from it."""
+    known = {*facts.isr, *facts.elr}
+    changed = replace(facts, isr=isr, partition_epoch=facts.partition_epoch + 1)
+    elr: tuple[int, ...] = ()
+    if not changed.has_min_isr(config):
+        elr = tuple(one for one in facts.replicas if one in known and one not in isr)
+    return replace(changed, elr=elr, last_known_elr=() if isr else facts.last_known_elr)
+
+
+def reckoned(facts: PartitionFacts, config: TopicConfig) -> PartitionFacts:
+    """Recompute eligibility under a new ``min.insync.replicas``: none with enough in sync."""
+    if not facts.elr or not facts.has_min_isr(config):
+        return facts
+    return with_isr(facts, facts.isr, config)

@@ -1,6 +1,6 @@
 """From the bytes of a request to its handler, and from a response to bytes.
 
-``HANDLERS`` lists the APIs that are served, ``api_names.py`` their versions, and a broker may be
+``HANDLERS`` lists the APIs that are served, ``api_versions.py`` their versions, and a broker may be
 set to serve fewer. A request that is not served closes the connection, as in Kafka, except for
 ApiVersions, which has an error response for unknown versions (KIP-511).
 """
@@ -15,11 +15,9 @@ from kclient.errors import ProtocolError
 from kclient.protocol.api_versions import API_NAMES, request_class
 from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
 from kclient.protocol.message import Request, Response
+from kclient.testing import api_versions
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
-from kclient.testing.fault import Answer, Unframed
 from kclient.testing.handlers import (
-    api_versions,
     configs,
     fetch,
     group_admin,
@@ -32,12 +30,12 @@ from kclient.testing.handlers import (
     topics,
 )
 from kclient.testing.request_log import ServedRequest
+from kclient.testing.responses import Deferred, encode_frame
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
 
 _REQUEST_START = struct.Struct(">hhi")
-_RESPONSE_START = struct.Struct(">ii")
 _PAST_THE_END = "(end)"
 """The field that the decoder names if there are bytes after the message."""
 _SIZE = struct.Struct(">i")
@@ -150,23 +148,3 @@ def serve(call: Call) -> Response | Deferred[Response] | None:
         Hangup: The connection must be closed instead.
     """
     return HANDLERS[call.api_key](call, call.request)
-
-
-def encode_frame(response: Response, version: int, correlation_id: int) -> bytearray:
-    """A whole frame: size, header, message; not copied again, as it may be large."""
-    out = bytearray(_RESPONSE_START.size)
-    first = response.FIRST_FLEXIBLE
-    if first is not None and version >= first and response.API_KEY != API_VERSIONS_KEY:
-        out.append(0)
-    response.encode_into(out, version)
-    _RESPONSE_START.pack_into(out, 0, len(out) - _SIZE.size, correlation_id)
-    return out
-
-
-def encode_answer(answer: Answer, version: int, correlation_id: int) -> bytearray:
-    """A whole frame of a response, or of the bytes that a fault returned instead."""
-    if isinstance(answer, Response):
-        return encode_frame(answer, version, correlation_id)
-    if isinstance(answer, Unframed):
-        return bytearray(answer)
-    return bytearray(_SIZE.pack(len(answer)) + answer)

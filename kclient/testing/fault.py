@@ -16,27 +16,21 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.api_versions import API_NAMES
 from kclient.protocol.message import Response
-from kclient.testing.api_names import ApiName, served_key_of
+from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
-from kclient.testing.deferred import Deferred
 from kclient.testing.fault_arguments import called, check_where, counted, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo
+from kclient.testing.responses import Answer, Deferred
 from kclient.testing.timed_wait import check_timeout, waited
 
 if TYPE_CHECKING:
     from kclient.testing.call import Call
     from kclient.testing.fault_list import FaultList
 
-Answer: TypeAlias = Response | bytes
-"""A message, or the raw bytes of a frame after its size field."""
 Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | None"]
 """A test's function; may be ``async``."""
 Timers: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], None]]
 """Calls back after seconds; returns the function that cancels the timer."""
-
-
-class Unframed(bytes):
-    """A response that is sent as it is, without a size field."""
 
 
 class Action(enum.Enum):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.api_versions import API_NAMES, request_class
-from kclient.testing.api_names import VERSIONS, ApiName
+from kclient.testing.api_versions import VERSIONS, ApiName
 from kclient.testing.arguments import flag, is_number, is_whole, meant, node_of, text, whole
 from kclient.testing.request_info import REPLICA_ID, RequestInfo, names_partitions, names_topics
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from kclient.errors import InvalidArgument, a_or_an
 from kclient.protocol.message import Response
-from kclient.testing.deferred import Deferred
-from kclient.testing.fault import Action, Answer, Fault, Stage
+from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_arguments import check_brokers
 from kclient.testing.request_info import facts_of, info_of
+from kclient.testing.responses import Answer, Deferred
 
 if TYPE_CHECKING:
     from kclient.testing.call import Call

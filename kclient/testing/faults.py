@@ -14,14 +14,14 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.message import Response
 from kclient.testing import fault_arguments as check
-from kclient.testing.api_names import ApiName, served_key_of
+from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
-from kclient.testing.fault import Action, Fault, Hook, Stage, Unframed
+from kclient.testing.fault import Action, Fault, Hook, Stage
 from kclient.testing.fault_arguments import Where, named
 from kclient.testing.fault_list import FaultList
 from kclient.testing.request_info import info_of
+from kclient.testing.responses import Deferred, Unframed
 
 if TYPE_CHECKING:
     from kclient.testing.connection import Channel

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
 from kclient.testing.controller import IsrChange
-from kclient.testing.deferred import Alarm, Deferred
 from kclient.testing.fetch_sessions import PartitionKey
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.inside import Inside
@@ -24,7 +23,9 @@ from kclient.testing.log import Appended
 from kclient.testing.log_cleaner import CleanResult, clean
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas, Turn
+from kclient.testing.responses import Deferred
 from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.timers import Alarm
 from kclient.testing.waits import AckWait, Waiting
 
 if TYPE_CHECKING:

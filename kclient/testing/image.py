@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 
 NO_LEADER = -1

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kclient.error_codes import ErrorCode
 from kclient.record.reader import read_batches
 from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 
 INFLATE_CAP_BYTES = 256 << 20

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.record.layout import BATCH_HEADER_BYTES
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 
 UNDEFINED = -1

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from kclient.testing.addresses import address_of
+from kclient.testing.listeners import address_of
 
 if TYPE_CHECKING:
     from kclient.testing.memory_net import Listener, MemoryNet

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
-from kclient.testing.addresses import address_of
 from kclient.testing.arguments import is_number
+from kclient.testing.listeners import address_of
 from kclient.testing.memory_faults import RETRY, NetFaults
 from kclient.testing.memory_link import Direction, Link, Signal
 

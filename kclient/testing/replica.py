@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import NO_LEADER, PartitionFacts
 from kclient.testing.log import Appended, PartitionLog
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
 

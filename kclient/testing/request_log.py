@@ -20,7 +20,7 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.api_versions import API_NAMES
 from kclient.protocol.message import Response, Struct
 from kclient.protocol.messages.fetch import FetchResponse
-from kclient.testing.api_names import ApiName, served_key_of
+from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import counted
 from kclient.testing.request_info import CLIENT, named_entries, replica_of

@@ -24,7 +24,7 @@ from kclient.record.layout import (
     TRANSACTIONAL_BIT,
     crc32c,
 )
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 
 _BASE_OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")

@@ -17,7 +17,7 @@ from kclient.testing.remote import WAIT_TIMEOUT, LoopThread, Remote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.testing.api_names import ApiName
+    from kclient.testing.api_versions import ApiName
     from kclient.testing.event_log import E, EventLog
     from kclient.testing.request_log import Condition, RequestLog, ServedRequest
 

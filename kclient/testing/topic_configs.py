@@ -12,7 +12,7 @@ from typing import cast
 from kclient.settings import nearest
 from kclient.testing.config_defs import ConfigDef, Value, as_text, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.refused import bad_config
+from kclient.testing.responses import bad_config
 
 ALL_DEFINITIONS = read_table(definitions.TOPIC)
 """All, including those for Kafka's own tests, such as ``internal.segment.bytes``."""
@@ -26,6 +26,19 @@ BROKER_SYNONYMS = {
     name: one.broker_name for name, one in DEFINITIONS.items() if one.broker_name is not None
 }
 """Topic configurations with a default from the broker's configuration, and the name of that."""
+
+_SAME: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    **{name: same for same in _SAME for name in same},
+}
+"""Names for the same setting; the first one that is set applies."""
+
+_UNITS = {"minutes": 60_000, "hours": 3_600_000}
 
 
 class TopicConfig:
@@ -108,3 +121,26 @@ class TopicConfig:
         """That value in Kafka's text form."""
         value = self._values[name]
         return "" if value is None else as_text(value)
+
+
+def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:
+    """Topic defaults that a broker's configurations ``texts`` set, by the topics' names for them.
+
+    A value in hours or minutes applies if there is none in milliseconds.
+    """
+    found = {}
+    for topic_name, name in BROKER_SYNONYMS.items():
+        for synonym in SYNONYMS.get(name, (name,)):
+            text = texts.get(synonym)
+            if text is not None:
+                unit = _UNITS.get(synonym.rpartition(".")[2])
+                found[topic_name] = text if unit is None else _in_ms(text, unit)
+                break
+    if found.get("retention.ms", "").strip().startswith("-"):
+        found["retention.ms"] = "-1"  # any negative number means no limit
+    return found
+
+
+def _in_ms(text: str, unit: int) -> str:
+    number = int(text)
+    return str(number * unit) if number >= 0 else "-1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import MetadataImage, TopicFacts
-from kclient.testing.refused import Refused, bad_config, bad_request
+from kclient.testing.responses import Refused, bad_config, bad_request
 from kclient.testing.topic_configs import TopicConfig
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
-from kclient.testing.deferred import Deferred
 from kclient.testing.log import PartitionLog
 from kclient.testing.replica import Replica
+from kclient.testing.responses import Deferred
 
 T = TypeVar("T")
 

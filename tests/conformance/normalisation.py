@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kclient.testing.api_names import VERSIONS
+from kclient.testing.api_versions import VERSIONS
 from tests.conformance.run import Exchange, Transcript
 
 FILE = Path(__file__).with_name("normalisation.toml")

@@ -42,7 +42,7 @@ from kclient.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 from kclient.protocol.messages.sync_group import SyncGroupRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
-from kclient.testing.api_names import VERSIONS
+from kclient.testing.api_versions import VERSIONS
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer

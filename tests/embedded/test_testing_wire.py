@@ -53,7 +53,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
 from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
-from kclient.testing.api_names import VERSIONS
+from kclient.testing.api_versions import VERSIONS
 from tests.unit.testing import group_calls
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.api_versions import ApiName, api_key_of
 from tests.faults.answers import Address
 from tests.faults.passage import METADATA, Ending, Passage
 from tests.faults.rule import Rule

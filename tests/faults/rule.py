@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.api_versions import ApiName, api_key_of
 from tests.faults.passage import FETCH, PRODUCE, Ending, Passage, Side
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
 from kclient.protocol.message import Request, Response
-from kclient.testing.api_names import ApiName
+from kclient.testing.api_versions import ApiName
 from tests.faults.passage import FETCH, PRODUCE, Ending, Passage, Side
 from tests.faults.pipe import Gate, Until
 from tests.faults.rule import Rule, Which

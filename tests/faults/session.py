@@ -14,7 +14,7 @@ import struct
 from collections import Counter, deque
 from typing import TYPE_CHECKING, cast
 
-from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.api_versions import ApiName, api_key_of
 from tests.faults.answers import with_own_addresses
 from tests.faults.passage import Asked, Passage, Side
 from tests.faults.pipe import Pipe

@@ -24,7 +24,7 @@ from kclient.protocol.message import Message, Request
 from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.testing import Cluster, MemoryNet, VirtualLoop, run_virtually
-from kclient.testing.api_names import VERSIONS
+from kclient.testing.api_versions import VERSIONS
 from tests.embedded.test_testing_wire import sample
 from tests.fuzz import operators
 from tests.fuzz.seeds import Seed, filled

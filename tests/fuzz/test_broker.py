@@ -9,8 +9,8 @@ import pytest
 
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.testing.connection import Channel
-from kclient.testing.deferred import Deferred
 from kclient.testing.dispatch import HANDLERS
+from kclient.testing.responses import Deferred
 from tests.fuzz import broker
 from tests.fuzz.campaign import Portion, portions, run_portion
 from tests.fuzz.tally import Tally

@@ -24,7 +24,7 @@ from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.record.builder import BatchBuilder
 from kclient.testing import Cluster, VirtualLoop
-from kclient.testing.peer import Peer
+from kclient.testing.replication import Peer
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from tests.unit.testing import calls
 from tests.virtual.cluster_watch import Watch

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kclient.testing import elections
+from kclient.testing import controller
 from kclient.testing.broker import Broker
 from kclient.testing.controller import Controller
 from kclient.testing.image import MetadataImage, PartitionFacts
@@ -60,10 +60,10 @@ def whoever_is_up_is_elected(patch: pytest.MonkeyPatch) -> None:
     ) -> PartitionFacts:
         for one in facts.replicas:
             if one in alive:
-                return elections.lead(replace(facts, isr=tuple({*facts.isr, one})), one)
-        return elections.lead(facts, -1)
+                return controller.lead(replace(facts, isr=tuple({*facts.isr, one})), one)
+        return controller.lead(facts, -1)
 
-    patch.setattr(elections, "elect", planted)
+    patch.setattr(controller, "elect", planted)
 
 
 def a_controller_that_was_replaced_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def a_restart_forgets_the_tail(patch: pytest.MonkeyPatch) -> None:
 
 def eligible_replicas_stay_when_enough_are_in_sync(patch: pytest.MonkeyPatch) -> None:
     """With a lower ``min.insync.replicas`` they may lead though they miss records."""
-    patch.setattr(elections, "reckoned", lambda facts, config: facts)
+    patch.setattr(controller, "reckoned", lambda facts, config: facts)
 
 
 BUGS = (

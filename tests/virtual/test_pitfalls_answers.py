@@ -16,7 +16,7 @@ from kclient.broker_errors import InvalidRecord, MessageTooLarge
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster
 from kclient.testing.log_state import ProducerStates
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 from tests.virtual.recovering import IMPATIENT, one_broker, only, outcomes, send, sending
 from tests.virtual.relay import numbers, values

@@ -21,7 +21,7 @@ from kclient.errors import ProtocolError
 from kclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kclient.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.transitions import step
 
 JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]

@@ -16,16 +16,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.deferred import Alarm, Deferred
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup
-from kclient.testing.groups.deadlines import Deadlines, Moment
 from kclient.testing.groups.records import Record
-from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.shard import Shard
 from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore, partition_of
 from kclient.testing.image import BrokerFacts
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Deferred, Refused
+from kclient.testing.timers import Alarm, Deadlines, Moment
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker

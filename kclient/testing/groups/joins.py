@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import (
     ClassicGroup,
     JoinReply,
@@ -21,11 +22,10 @@ from kclient.testing.groups.classic_group import (
     join_refusal,
     protocols_of,
 )
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.rebalances import Rebalances, Write
 from kclient.testing.groups.records import group_record
-from kclient.testing.groups.settings import GroupSettings
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
+from kclient.testing.timers import Moment
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_KNOWN_IDS = 4

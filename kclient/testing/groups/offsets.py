@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeAlias
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.group_log import OffsetCommitKey, OffsetCommitValue
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.records import OffsetRecord, offset_tombstone
-from kclient.testing.groups.settings import GroupSettings
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
+from kclient.testing.timers import Moment
 
 _FIRST_WITH_GROUP_ERRORS = 9
 _LONGEST = (1 << 63) - 1

@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sync_group import SyncGroupResponse
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
-from kclient.testing.groups.deadlines import Deadlines, Key, Moment
 from kclient.testing.groups.records import Record, group_record
-from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.timers import Deadlines, Key, Moment
 
 Done: TypeAlias = Callable[[ErrorCode, Moment], None]
 

@@ -17,7 +17,6 @@ from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kclient.testing.groups import offsets
 from kclient.testing.groups.classic_group import ClassicGroup, Event, State, SyncReply, join_refusal
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.joins import JoinRequest, Joins
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
@@ -32,7 +31,8 @@ from kclient.testing.groups.records import (
     offset_tombstone,
 )
 from kclient.testing.groups.writes import Append, Writes
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
+from kclient.testing.timers import Moment
 
 if TYPE_CHECKING:
     from kclient.testing.groups.coordinator import GroupCoordinator

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.image import NO_LEADER, BrokerFacts
 from kclient.testing.log import ENDLESS_BYTES
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_rules import TopicSpec, check_new_topic
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.rebalances import Write
 from kclient.testing.groups.records import Record
-from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.timers import Deadlines, Moment
 
 Append: TypeAlias = Callable[[Sequence[Record], Moment, Callable[[ErrorCode, Moment], None]], None]
 """Appends records; calls back, at once or later, when they are committed, or with the error."""

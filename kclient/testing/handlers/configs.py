@@ -29,7 +29,6 @@ from kclient.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from kclient.testing.addresses import address_of
 from kclient.testing.call import Call
 from kclient.testing.config_descriptions import (
     BrokerLayers,
@@ -56,7 +55,8 @@ from kclient.testing.config_rules import (
     check_min_isr,
     check_node,
 )
-from kclient.testing.refused import Refused, bad_request
+from kclient.testing.listeners import address_of
+from kclient.testing.responses import Refused, bad_request
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import check_name
 

@@ -24,13 +24,12 @@ from kclient.protocol.messages.fetch import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
 from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, Wanted
 from kclient.testing.follower_fetch import FOR_EVER_MS
 from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.log import PartitionLog, ReadResult
-from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
+from kclient.testing.responses import Deferred, Refused
 from kclient.testing.waits import FetchWait
 
 _FIRST_FROM_FOLLOWERS = 11

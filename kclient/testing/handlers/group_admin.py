@@ -28,12 +28,10 @@ from kclient.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.shard import Shard
-from kclient.testing.handlers.answers import Gathering, whole
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Deferred, Gathering, Refused, whole
+from kclient.testing.timers import Moment
 
 _TYPE = "classic"
 _FIRST_WITH_STATES = 4

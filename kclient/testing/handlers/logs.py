@@ -22,12 +22,11 @@ from kclient.protocol.messages.describe_log_dirs import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
 from kclient.testing.hosted import Hosted
 from kclient.testing.image import INTERNAL_TOPICS, MetadataImage
-from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas
+from kclient.testing.responses import Deferred, Refused
 from kclient.testing.waits import LogWait
 
 _TO_HIGH_WATERMARK = -1

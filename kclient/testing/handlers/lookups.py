@@ -23,8 +23,8 @@ from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
 from kclient.testing.log import FoundOffset
 from kclient.testing.log_state import UNDEFINED as NO_EPOCH
-from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
+from kclient.testing.responses import Refused
 from kclient.types import OffsetSpec
 
 _FIRST_WITH_EPOCHS = 4

@@ -35,13 +35,11 @@ from kclient.protocol.messages.share_group_heartbeat import (
 )
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
 from kclient.testing.groups.classic_group import JoinReply, SyncReply, join_refusal
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.shard import Shard
-from kclient.testing.handlers.answers import whole
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Deferred, Refused, whole
+from kclient.testing.timers import Moment
 
 _FIRST_WITH_KEYS = 4
 _FIRST_WITH_TEXT = 1

@@ -30,7 +30,7 @@ from kclient.protocol.messages.metadata import (
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
 from kclient.testing.image import NO_LEADER, PartitionFacts, TopicFacts
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 
 UNASKED_OPERATIONS = -(1 << 31)

@@ -24,12 +24,10 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
-from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
 from kclient.testing.groups.shard import Shard
-from kclient.testing.handlers.answers import Gathering
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Deferred, Gathering, Refused
+from kclient.testing.timers import Moment
 
 _FIRST_WITH_GROUP_ERRORS = 2
 _FIRST_BATCHED = 8

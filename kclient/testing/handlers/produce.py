@@ -27,11 +27,10 @@ from kclient.protocol.messages.produce import (
 from kclient.record.layout import TRANSACTIONAL_BIT
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.call import Call
-from kclient.testing.deferred import Deferred
 from kclient.testing.image import NO_LEADER, TopicFacts
-from kclient.testing.refused import Hangup, Refused
 from kclient.testing.replica import Replica
 from kclient.testing.request_log import forget_produced
+from kclient.testing.responses import Deferred, Hangup, Refused
 from kclient.testing.waits import AckWait, Waiting, all_settled
 
 _ALL = -1

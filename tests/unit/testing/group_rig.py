@@ -9,14 +9,14 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.join_group import JoinGroupResponse
 from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from kclient.protocol.messages.sync_group import SyncGroupResponse
+from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.deadlines import Deadlines, Moment
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
 from kclient.testing.groups.records import Record
-from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.shard import Shard
+from kclient.testing.timers import Deadlines, Moment
 from tests.unit.testing import group_calls
 
 TOPIC_ID = bytes(15) + b"\x07"

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.testing.connection import Outlet
-from kclient.testing.inlet import Inlet
-from kclient.testing.refused import Hangup
+from kclient.testing.connection import Inlet, Outlet
+from kclient.testing.responses import Hangup
 
 MOST = 1 << 20
 

@@ -8,7 +8,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidConfig
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.config_defs import as_text
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
 
 

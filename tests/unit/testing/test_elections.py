@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient.testing import elections
+from kclient.testing import controller
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import NO_LEADER, PartitionFacts
 from kclient.testing.topic_configs import TopicConfig
@@ -32,17 +32,17 @@ class Scene:
     def go(self, *brokers: int) -> None:
         for one in brokers:
             self.up.discard(one)
-            self.facts = elections.broker_gone(self.facts, one, self.up, self.config)
+            self.facts = controller.broker_gone(self.facts, one, self.up, self.config)
 
     def come(self, *brokers: int) -> None:
         for one in brokers:
             self.up.add(one)
-            self.facts = elections.broker_back(self.facts, one, self.up, self.config)
+            self.facts = controller.broker_back(self.facts, one, self.up, self.config)
 
     def catch_up(self, *brokers: int) -> None:
         facts = self.facts
         isr = tuple(one for one in facts.replicas if one in (*facts.isr, *brokers))
-        self.facts = elections.with_isr(facts, isr, self.config)
+        self.facts = controller.with_isr(facts, isr, self.config)
 
     @property
     def told(self) -> tuple[int, int, tuple[int, ...]]:
@@ -68,9 +68,9 @@ def test_a_follower_that_goes_leaves_the_isr_and_the_leader_its_epoch() -> None:
 
 def test_what_has_nothing_to_do_with_a_broker_stays_the_same_object() -> None:
     facts = PartitionFacts("t", 0, (1, 2), (1, 2), 1)
-    assert elections.broker_gone(facts, 3, {1, 2}, config()) is facts
-    assert elections.broker_back(facts, 2, {1, 2}, config()) is facts
-    assert elections.broker_back(facts, 3, {1, 2, 3}, config()) is facts
+    assert controller.broker_gone(facts, 3, {1, 2}, config()) is facts
+    assert controller.broker_back(facts, 2, {1, 2}, config()) is facts
+    assert controller.broker_back(facts, 3, {1, 2, 3}, config()) is facts
 
 
 def test_a_follower_that_is_behind_is_not_elected() -> None:
@@ -137,21 +137,21 @@ def test_one_in_sync_goes_before_an_unclean_one() -> None:
 
 def test_an_eligible_one_goes_before_an_unclean_one() -> None:
     facts = PartitionFacts("t", 0, (1, 2, 3), (), NO_LEADER, 4, 7, elr=(3,))
-    after = elections.elect(facts, {1, 2, 3}, config(2, unclean=True))
+    after = controller.elect(facts, {1, 2, 3}, config(2, unclean=True))
     assert (after.leader, after.leader_epoch, after.isr, after.elr) == (3, 5, (3,), ())
 
 
 def test_where_no_broker_is_up_nothing_is_elected() -> None:
     facts = PartitionFacts("t", 0, (1, 2), (), NO_LEADER, 4, 7, elr=(2,))
-    assert elections.elect(facts, (), config(unclean=True)) is facts
-    assert elections.elect_unclean(facts, ()) is facts
+    assert controller.elect(facts, (), config(unclean=True)) is facts
+    assert controller.elect_unclean(facts, ()) is facts
 
 
 def test_a_leader_that_is_lost_is_noted_once() -> None:
     facts = PartitionFacts("t", 0, (1,), (1,), 1, 4)
-    lost = elections.elect(facts, (), config())
+    lost = controller.elect(facts, (), config())
     assert (lost.leader, lost.leader_epoch) == (NO_LEADER, 5)
-    assert elections.elect(lost, (), config()) is lost
+    assert controller.elect(lost, (), config()) is lost
 
 
 _BROKERS = st.integers(1, 4)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kclient.testing.groups.deadlines import Deadlines, Moment
 from kclient.testing.groups.store import java_hash, partition_of
+from kclient.testing.timers import Deadlines, Moment
 
 
 def test_what_is_due_is_done_in_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import IsrChange
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from tests.unit.testing.batches import stored
 from tests.unit.testing.hosted_rig import LAG, Realm, on, timers
 

@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import PartitionFacts
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.images import add, cluster
 

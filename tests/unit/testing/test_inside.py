@@ -13,9 +13,8 @@ from kclient.error_codes import ErrorCode
 from kclient.testing import run_virtually
 from kclient.testing.controller import IsrChange
 from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
-from kclient.testing.inside import Inside
-from kclient.testing.interior import REGISTRY
-from kclient.testing.refused import Refused
+from kclient.testing.inside import REGISTRY, Inside
+from kclient.testing.responses import Refused
 from tests.unit.testing.images import cluster
 
 SESSION = 9.0

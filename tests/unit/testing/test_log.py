@@ -8,7 +8,7 @@ from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
 from kclient.testing.log import ENDLESS_BYTES, FoundOffset, PartitionLog
 from kclient.testing.log_state import AbortedTransaction
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 from tests.unit.testing.batches import ABORT, COMMIT, NOW, marker, stored
 

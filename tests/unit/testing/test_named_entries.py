@@ -27,7 +27,7 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.api_names import VERSIONS
+from kclient.testing.api_versions import VERSIONS
 from kclient.testing.request_info import (
     Entry,
     named_entries,

@@ -6,7 +6,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.log import PartitionLog
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from tests.unit.testing.batches import NOW, stored
 
 

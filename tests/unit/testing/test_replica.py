@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import PartitionFacts
-from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
+from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.batches import placed, stored
 

@@ -22,7 +22,7 @@ from kclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kclient.testing.api_names import api_key_of
+from kclient.testing.api_versions import api_key_of
 from kclient.testing.request_log import RequestLog, ServedRequest
 from tests.unit.testing.calls import produce
 

@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import MetadataImage
-from kclient.testing.refused import Refused
+from kclient.testing.responses import Refused
 from kclient.testing.topic_rules import (
     TopicSpec,
     check_growth,

@@ -1,18 +1,59 @@
-"""``Deadlines``: scheduled actions of a coordinator, by key; it has no timer itself.
+"""``Alarm``: a restartable timer. ``Deadlines``: many deadlines behind one timer.
 
-The coordinator arms one timer for ``next_at`` and calls ``run`` when it fires. Sessions are moved
-with each heartbeat, so an entry that was replaced stays in the heap until its time, and the heap is
-rebuilt when most of it is stale.
+The coordinator sets one timer for the earliest deadline and calls ``run`` with the time, so that
+the group rules need no loop; tests call it with any time.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+
 
 Key: TypeAlias = tuple[str, ...]
 _SLACK = 64
+
+
+class Alarm:
+    """One timer, which may be set again once it fired or was cancelled.
+
+    Args:
+        call_later: Starts a timer.
+        ring: Called when the timer fires.
+    """
+
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        ring: Callable[[], None],
+    ) -> None:
+        self._call_later = call_later
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the timer is pending."""
+        return self._timer is not None
+
+    def set(self, seconds: float) -> None:
+        """Fire in ``seconds``; replaces a pending timer."""
+        self.cancel()
+        self._timer = self._call_later(max(seconds, 0.0), self._over)
+
+    def cancel(self) -> None:
+        """Cancel the timer if it is pending."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _over(self) -> None:
+        self._timer = None
+        self._ring()
 
 
 class Moment(NamedTuple):

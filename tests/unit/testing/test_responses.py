@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.testing.deferred import Deferred
+from kclient.testing.responses import Deferred
 
 
 def test_a_value_reaches_the_listener_before_or_after() -> None:
