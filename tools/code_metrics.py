@@ -55,13 +55,13 @@ SANS_IO = tuple(
         "handlers/retries.py handlers/run_options.py handlers/tracker.py",
         "group": "assignors consumer_protocol.py member.py offset_requests.py",
         "admin": "descriptions.py topics.py",
-        "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
+        "testing": "broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "
         "events.py follower_fetch.py groups/classic_group.py "
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
         "groups/shard.py groups/writes.py image.py "
-        "log.py log_state.py log_cleaner.py "
-        "registry.py replica.py replicas.py request_info.py stored_batch.py "
+        "log.py log_cleaner.py log_state.py log_validator.py "
+        "quorum.py replica.py replicas.py request_info.py stored_batch.py "
         "timers.py topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())

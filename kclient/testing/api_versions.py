@@ -25,7 +25,7 @@ from kclient.protocol.messages.produce import ProduceRequest
 from kclient.testing.arguments import meant
 
 if TYPE_CHECKING:
-    from kclient.testing.call import Call
+    from kclient.testing.request_context import Call
 
 VERSIONS: dict[int, tuple[int, int]] = {
     0: (3, 13),  # Produce

@@ -18,7 +18,6 @@ from kclient.testing.connection import Channel
 from kclient.testing.controller import Controller
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
-from kclient.testing.hosted import Hosted
 from kclient.testing.image import BrokerFacts, MetadataImage
 from kclient.testing.listeners import (
     INNER,
@@ -29,9 +28,10 @@ from kclient.testing.listeners import (
     listen,
     shut,
 )
+from kclient.testing.replica_manager import Hosted
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.replication import Replication
-from kclient.testing.services import LOOPBACK, Services
+from kclient.testing.shared_state import LOOPBACK, Services
 
 
 class Broker:

@@ -34,18 +34,18 @@ from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
 from kclient.testing.cluster_topics import ClusterTopics, told
+from kclient.testing.control_plane import REGISTRY, Inside
 from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
-from kclient.testing.groups.store import OFFSETS_TOPIC, partition_of
+from kclient.testing.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.inside import REGISTRY, Inside
 from kclient.testing.listeners import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.request_log import RequestLog
-from kclient.testing.services import LOOPBACK, START, Services, acts
+from kclient.testing.shared_state import LOOPBACK, START, Services, acts
 from kclient.types import TopicPartition
 
 _LOOK_SECONDS = 0.001

@@ -17,13 +17,13 @@ from kclient.record.reader import read_batches
 from kclient.testing.arguments import assignments_of, configs_of, node_of, text, whole
 from kclient.testing.broker import Broker
 from kclient.testing.config_defs import as_text
+from kclient.testing.control_plane import Inside
 from kclient.testing.controller import Controller
 from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts, TopicFacts
-from kclient.testing.inside import Inside
 from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
 from kclient.testing.replica import Replica
 from kclient.testing.responses import Refused
-from kclient.testing.services import Services, acts
+from kclient.testing.shared_state import Services, acts
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
-from kclient.testing.call import Call
 from kclient.testing.dispatch import Unserved, open_call, serve
 from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_list import Failed
+from kclient.testing.request_context import Call
 from kclient.testing.request_info import facts_of_start
 from kclient.testing.responses import Answer, Deferred, Hangup, encode_answer
 

@@ -2,7 +2,7 @@
 
 For each change it makes the next image, writes it to the registry under its epoch and sends it to
 all brokers. Once the registry has refused a write, or while it can't reach the registry, it changes
-nothing. Used by ``inside.py`` and, for requests of
+nothing. Used by ``control_plane.py`` and, for requests of
 clients, by the handlers. No waiting, no clock.
 
 The functions at the end are the rules for leaders and ISRs: each takes a partition's facts and
@@ -26,7 +26,7 @@ from kclient.testing.image import (
     PartitionFacts,
     TopicFacts,
 )
-from kclient.testing.registry import Fenced, Registry
+from kclient.testing.quorum import Fenced, Registry
 from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 

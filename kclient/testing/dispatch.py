@@ -16,19 +16,19 @@ from kclient.protocol.api_versions import API_NAMES, request_class
 from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.testing import api_versions
-from kclient.testing.call import Call
 from kclient.testing.handlers import (
     configs,
     fetch,
     group_admin,
+    group_membership,
+    group_offsets,
+    list_offsets,
     logs,
-    lookups,
-    membership,
     metadata,
-    offsets,
     produce,
     topics,
 )
+from kclient.testing.request_context import Call
 from kclient.testing.request_log import ServedRequest
 from kclient.testing.responses import Deferred, encode_frame
 
@@ -44,15 +44,15 @@ Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Any] | None"]
 HANDLERS: dict[int, Handle] = {
     0: produce.produce,
     1: fetch.handle,
-    2: lookups.list_offsets,
+    2: list_offsets.list_offsets,
     3: metadata.metadata,
-    8: offsets.commit,
-    9: offsets.fetch,
-    10: membership.find_coordinator,
-    11: membership.join_group,
-    12: membership.heartbeat,
-    13: membership.leave_group,
-    14: membership.sync_group,
+    8: group_offsets.commit,
+    9: group_offsets.fetch,
+    10: group_membership.find_coordinator,
+    11: group_membership.join_group,
+    12: group_membership.heartbeat,
+    13: group_membership.leave_group,
+    14: group_membership.sync_group,
     15: group_admin.describe_groups,
     16: group_admin.list_groups,
     18: api_versions.handle,
@@ -60,7 +60,7 @@ HANDLERS: dict[int, Handle] = {
     20: topics.delete_topics,
     21: logs.delete_records,
     22: produce.init_producer_id,
-    23: lookups.offset_for_leader_epoch,
+    23: list_offsets.offset_for_leader_epoch,
     32: configs.describe_configs,
     33: configs.alter_configs_of,
     35: logs.describe_log_dirs,
@@ -70,10 +70,10 @@ HANDLERS: dict[int, Handle] = {
     44: configs.alter_incrementally,
     47: group_admin.delete_offsets,
     60: metadata.describe_cluster,
-    68: membership.consumer_group_heartbeat,
+    68: group_membership.consumer_group_heartbeat,
     74: configs.list_config_resources,
     75: metadata.describe_topic_partitions,
-    76: membership.share_group_heartbeat,
+    76: group_membership.share_group_heartbeat,
 }
 """The handler of each API, by Kafka's number."""
 

@@ -1,6 +1,6 @@
 """The events of ``cluster.events``: brokers, controllers, leaders and ISRs that changed.
 
-Frozen values, each with its time. ``registry.py`` makes them: from sessions, from the election of
+Frozen values, each with its time. ``quorum.py`` makes them: from sessions, from the election of
 a controller, and from the difference between one image and the next; followers make those of log
 truncations. No event is made per record or per request.
 """

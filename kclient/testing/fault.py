@@ -24,8 +24,8 @@ from kclient.testing.responses import Answer, Deferred
 from kclient.testing.timed_wait import check_timeout, waited
 
 if TYPE_CHECKING:
-    from kclient.testing.call import Call
     from kclient.testing.fault_list import FaultList
+    from kclient.testing.request_context import Call
 
 Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | None"]
 """A test's function; may be ``async``."""

@@ -24,7 +24,7 @@ from kclient.testing.request_info import facts_of, info_of
 from kclient.testing.responses import Answer, Deferred
 
 if TYPE_CHECKING:
-    from kclient.testing.call import Call
+    from kclient.testing.request_context import Call
 
 logger = logging.getLogger("kclient.testing")
 

@@ -16,10 +16,10 @@ from kclient.protocol.message import Response
 from kclient.testing import fault_arguments as check
 from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
-from kclient.testing.call import Call
 from kclient.testing.fault import Action, Fault, Hook, Stage
 from kclient.testing.fault_arguments import Where, named
 from kclient.testing.fault_list import FaultList
+from kclient.testing.request_context import Call
 from kclient.testing.request_info import info_of
 from kclient.testing.responses import Deferred, Unframed
 

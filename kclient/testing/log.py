@@ -2,7 +2,7 @@
 
 Offsets, epochs, producers and open transactions of one log; an append gives a batch its offset,
 a read returns whole batches. Used by the handlers of Produce, Fetch and ListOffsets, and by
-``Cluster`` for tests. Pure logic: no waiting, no clock; ``batch_rules.py`` checked the batches
+``Cluster`` for tests. Pure logic: no waiting, no clock; ``log_validator.py`` checked the batches
 before. Each replica of a partition has one.
 """
 

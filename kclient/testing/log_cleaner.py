@@ -3,7 +3,7 @@
 ``clean`` does at once what Kafka's two threads would do with a log now, by the topic's
 configuration, and returns when there may be more to do, so that an idle cluster needs no periodic
 timer. It works in segments (``log_state.py``): retention deletes whole ones that lie below the high
-watermark; compaction never touches the active one. Called by ``hosted.py``, also for
+watermark; compaction never touches the active one. Called by ``replica_manager.py``, also for
 ``Cluster.clean``. Pure logic: the time is passed in as ``now_ms``.
 """
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from kclient.errors import BrokerUnreachable, InvalidArgument
 from kclient.testing.arguments import is_number
 from kclient.testing.listeners import address_of
-from kclient.testing.memory_faults import RETRY, NetFaults
 from kclient.testing.memory_link import Direction, Link, Signal
+from kclient.testing.memory_net_faults import RETRY, NetFaults
 
 if TYPE_CHECKING:
     from kclient.hooks import DialTarget

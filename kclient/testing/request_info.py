@@ -19,7 +19,7 @@ from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response, Struct
 
 if TYPE_CHECKING:
-    from kclient.testing.call import Call
+    from kclient.testing.request_context import Call
 
 Entry: TypeAlias = tuple[str | None, int | None]
 TopicName: TypeAlias = Callable[[str | None, bytes], str | None]

@@ -17,7 +17,7 @@ from kclient.protocol.headers import API_VERSIONS_KEY
 from kclient.protocol.message import Response
 
 if TYPE_CHECKING:
-    from kclient.testing.call import Call
+    from kclient.testing.request_context import Call
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.cluster import Cluster
-from kclient.testing.remote import WAIT_TIMEOUT, LoopThread, Remote
+from kclient.testing.thread_proxy import WAIT_TIMEOUT, LoopThread, Remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

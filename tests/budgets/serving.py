@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kclient.testing.batch_rules import check_batch, open_batch
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.log import PartitionLog
+from kclient.testing.log_validator import check_batch, open_batch
 from kclient.testing.topic_configs import TopicConfig
 from tests.budgets.hot_path import HotPath, Step
 from tests.budgets.records import FIRST_MS, encoded

@@ -35,7 +35,7 @@ from kclient.testing import (
     remote,
     threaded,
 )
-from kclient.testing.remote import Remote
+from kclient.testing.thread_proxy import Remote
 from tests.unit.testing.batches import batch_bytes
 
 

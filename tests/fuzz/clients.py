@@ -25,8 +25,8 @@ from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.testing import Cluster, run_virtually
-from kclient.testing.call import Call
 from kclient.testing.fault import Action, Fault, Stage
+from kclient.testing.request_context import Call
 from kclient.types import TopicPartition
 from tests.fuzz import operators
 from tests.fuzz.fetches import kind_of

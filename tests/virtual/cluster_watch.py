@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kclient.testing import Cluster
 from kclient.testing.controller import Controller
 from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts, TopicFacts
-from kclient.testing.registry import News
+from kclient.testing.quorum import News
 from kclient.testing.replica import Replica
 from kclient.testing.stored_batch import StoredBatch
 

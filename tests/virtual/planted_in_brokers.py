@@ -16,7 +16,7 @@ from kclient.testing import controller
 from kclient.testing.broker import Broker
 from kclient.testing.controller import Controller
 from kclient.testing.image import MetadataImage, PartitionFacts
-from kclient.testing.registry import Registry
+from kclient.testing.quorum import Registry
 from kclient.testing.replica import Replica
 from kclient.testing.topic_configs import TopicConfig
 

@@ -19,9 +19,9 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup
+from kclient.testing.groups.offsets_topic import OFFSETS_TOPIC, GroupStore, partition_of
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.shard import Shard
-from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore, partition_of
 from kclient.testing.image import BrokerFacts
 from kclient.testing.responses import Deferred, Refused
 from kclient.testing.timers import Alarm, Deadlines, Moment

@@ -29,7 +29,6 @@ from kclient.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from kclient.testing.call import Call
 from kclient.testing.config_descriptions import (
     BrokerLayers,
     Described,
@@ -56,6 +55,7 @@ from kclient.testing.config_rules import (
     check_node,
 )
 from kclient.testing.listeners import address_of
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Refused, bad_request
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import check_name

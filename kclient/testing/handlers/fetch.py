@@ -23,14 +23,14 @@ from kclient.protocol.messages.fetch import (
     PartitionData,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.call import Call
+from kclient.testing.delayed_operations import FetchWait
 from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, Wanted
 from kclient.testing.follower_fetch import FOR_EVER_MS
 from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.log import PartitionLog, ReadResult
 from kclient.testing.replica import Replica
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Deferred, Refused
-from kclient.testing.waits import FetchWait
 
 _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_IDS = 13

@@ -27,9 +27,9 @@ from kclient.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kclient.testing.call import Call
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.groups.shard import Shard
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Deferred, Gathering, Refused, whole
 from kclient.testing.timers import Moment
 

@@ -21,13 +21,13 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.call import Call
-from kclient.testing.hosted import Hosted
+from kclient.testing.delayed_operations import LogWait
 from kclient.testing.image import INTERNAL_TOPICS, MetadataImage
 from kclient.testing.replica import Replica
+from kclient.testing.replica_manager import Hosted
 from kclient.testing.replicas import Replicas
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Deferred, Refused
-from kclient.testing.waits import LogWait
 
 _TO_HIGH_WATERMARK = -1
 """Special offset: delete all committed records."""

@@ -28,8 +28,8 @@ from kclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.call import Call
 from kclient.testing.image import NO_LEADER, PartitionFacts, TopicFacts
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Refused
 from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 

@@ -25,13 +25,13 @@ from kclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kclient.record.layout import TRANSACTIONAL_BIT
-from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
-from kclient.testing.call import Call
+from kclient.testing.delayed_operations import AckWait, Waiting, all_settled
 from kclient.testing.image import NO_LEADER, TopicFacts
+from kclient.testing.log_validator import RecordsRefused, check_batch, open_batch
 from kclient.testing.replica import Replica
+from kclient.testing.request_context import Call
 from kclient.testing.request_log import forget_produced
 from kclient.testing.responses import Deferred, Hangup, Refused
-from kclient.testing.waits import AckWait, Waiting, all_settled
 
 _ALL = -1
 _FIRST_WITH_IDS = 13

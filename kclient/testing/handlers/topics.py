@@ -35,10 +35,10 @@ from kclient.protocol.messages.elect_leaders import (
     TopicPartitions,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.call import Call
 from kclient.testing.config_descriptions import describe_topic
 from kclient.testing.handlers.configs import layers
 from kclient.testing.image import MetadataImage, TopicFacts
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total

@@ -24,9 +24,9 @@ from kclient.protocol.messages.list_offsets import (
 )
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.control_plane import Inside
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION
 from kclient.testing.image import PartitionFacts
-from kclient.testing.inside import Inside
 from kclient.testing.listeners import Address
 from kclient.testing.replica import Replica
 from kclient.testing.replication import Replication

@@ -10,7 +10,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import Controller, IsrChange, Tally
 from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
-from kclient.testing.registry import Registry
+from kclient.testing.quorum import Registry
 from kclient.testing.responses import Refused
 from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.images import cluster

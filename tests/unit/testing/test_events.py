@@ -25,7 +25,7 @@ from kclient.testing.events import (
     changes,
 )
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.registry import News, Registry
+from kclient.testing.quorum import News, Registry
 from tests.unit.testing.images import add, cluster
 
 THREE = [1, 2, 3]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kclient.testing.groups.store import java_hash, partition_of
+from kclient.testing.groups.offsets_topic import java_hash, partition_of
 from kclient.testing.timers import Deadlines, Moment
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
+from kclient.testing.control_plane import Inside
 from kclient.testing.controller import IsrChange
+from kclient.testing.delayed_operations import AckWait, Waiting
 from kclient.testing.fetch_sessions import PartitionKey
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.inside import Inside
 from kclient.testing.log import Appended
 from kclient.testing.log_cleaner import CleanResult, clean
 from kclient.testing.replica import Replica
@@ -26,7 +27,6 @@ from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.responses import Deferred
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.timers import Alarm
-from kclient.testing.waits import AckWait, Waiting
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker

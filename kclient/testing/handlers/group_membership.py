@@ -34,10 +34,10 @@ from kclient.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kclient.testing.call import Call
 from kclient.testing.groups.classic_group import JoinReply, SyncReply, join_refusal
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.shard import Shard
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Deferred, Refused, whole
 from kclient.testing.timers import Moment
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from kclient.clock import Clock
 from kclient.errors import ClientClosed, WrongContext
+from kclient.testing.control_plane import Inside
 from kclient.testing.faults import Faults
-from kclient.testing.inside import Inside
 from kclient.testing.listeners import INNER
 from kclient.testing.memory_net import MemoryNet
 from kclient.testing.request_log import RequestLog

@@ -7,7 +7,7 @@ import asyncio
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import NO_LEADER
 from tests.unit.testing.batches import NOW, placed, stored
-from tests.unit.testing.hosted_rig import LAG, Realm, on, timers
+from tests.unit.testing.replica_manager_rig import LAG, Realm, on, timers
 
 RACKS = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 HOUR = 3600.0

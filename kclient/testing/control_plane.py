@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import Controller, IsrChange, Tally
 from kclient.testing.image import MetadataImage
-from kclient.testing.registry import News, Registry
+from kclient.testing.quorum import News, Registry
 from kclient.testing.responses import Refused
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing import run_virtually
-from kclient.testing.hosted import Feed, key_of
+from kclient.testing.replica_manager import Feed, key_of
 from tests.unit.testing.test_replica import copy
 
 

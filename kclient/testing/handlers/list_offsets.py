@@ -20,10 +20,10 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.call import Call
 from kclient.testing.log import FoundOffset
 from kclient.testing.log_state import UNDEFINED as NO_EPOCH
 from kclient.testing.replica import Replica
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Refused
 from kclient.types import OffsetSpec
 

@@ -11,9 +11,9 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing import run_virtually
+from kclient.testing.control_plane import REGISTRY, Inside
 from kclient.testing.controller import IsrChange
 from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
-from kclient.testing.inside import REGISTRY, Inside
 from kclient.testing.responses import Refused
 from tests.unit.testing.images import cluster
 

@@ -1,4 +1,4 @@
-"""Three brokers without listeners, with running partitions, for tests of ``hosted.py``.
+"""Three brokers without listeners, with running partitions, for tests of ``replica_manager.py``.
 
 ``on`` runs a scene on virtual time. Broker 1 is the controller; broker 2 leads t-0, and the scene
 fetches as its followers do.
@@ -13,11 +13,11 @@ from typing import Any
 
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.control_plane import Inside
 from kclient.testing.controller import Controller
-from kclient.testing.hosted import Hosted, key_of
 from kclient.testing.image import BrokerFacts, MetadataImage
-from kclient.testing.inside import Inside
 from kclient.testing.replica import Replica
+from kclient.testing.replica_manager import Hosted, key_of
 from tests.unit.testing.batches import NOW, stored
 
 LAG = 30.0

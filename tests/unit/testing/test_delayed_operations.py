@@ -8,8 +8,8 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing import run_virtually
+from kclient.testing.delayed_operations import AckWait, Waiting, all_settled
 from kclient.testing.replica import Replica
-from kclient.testing.waits import AckWait, Waiting, all_settled
 from tests.unit.testing.test_replica import accept, append, copy, turn
 
 SECONDS = 5.0

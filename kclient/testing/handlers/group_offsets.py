@@ -23,9 +23,9 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kclient.testing.call import Call
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
 from kclient.testing.groups.shard import Shard
+from kclient.testing.request_context import Call
 from kclient.testing.responses import Deferred, Gathering, Refused
 from kclient.testing.timers import Moment
 

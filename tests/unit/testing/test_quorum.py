@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.testing.image import NO_LEADER
-from kclient.testing.registry import Fenced, News, Registry
+from kclient.testing.quorum import Fenced, News, Registry
 from tests.unit.testing.images import add, cluster
 
 

@@ -10,7 +10,7 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.controller import IsrChange
 from kclient.testing.responses import Refused
 from tests.unit.testing.batches import stored
-from tests.unit.testing.hosted_rig import LAG, Realm, on, timers
+from tests.unit.testing.replica_manager_rig import LAG, Realm, on, timers
 
 # Joining the ISR
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kclient.testing.inside import Interior
+from kclient.testing.control_plane import Interior
 
 
 class Later:

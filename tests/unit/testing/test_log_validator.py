@@ -9,7 +9,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
-from kclient.testing.batch_rules import check_batch, open_batch
+from kclient.testing.log_validator import check_batch, open_batch
 from kclient.testing.responses import Refused
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
