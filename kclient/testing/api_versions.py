@@ -22,10 +22,10 @@ from kclient.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kclient.protocol.messages.produce import ProduceRequest
-from kclient.testing.arguments import meant
+from kclient.testing.arguments import did_you_mean
 
 if TYPE_CHECKING:
-    from kclient.testing.request_context import Call
+    from kclient.testing.request_context import RequestContext
 
 VERSIONS: dict[int, tuple[int, int]] = {
     0: (3, 13),  # Produce
@@ -89,7 +89,7 @@ def api_key_of(api: ApiName) -> int:
                 return key
     raise InvalidArgument(
         f"api {api!r} is neither a request class, nor a name or number of Kafka's"
-        + meant(api, API_NAMES.values())
+        + did_you_mean(api, API_NAMES.values())
     )
 
 
@@ -105,7 +105,7 @@ def served_key_of(api: ApiName) -> int:
     return key
 
 
-def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(call: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the APIs and features that are served."""
     code = call.error_for()
     if code is None and call.version >= 3 and not _valid(request):

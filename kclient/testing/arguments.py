@@ -129,7 +129,7 @@ def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
 
 
-def meant(word: object, known: Iterable[str], form: str = "{!r}") -> str:
+def did_you_mean(word: object, known: Iterable[str], form: str = "{!r}") -> str:
     """``: did you mean 'topic'?``, ignoring case; empty if no known word is close."""
     if not isinstance(word, str):
         return ""

@@ -18,7 +18,7 @@ from kclient.testing.connection import Channel
 from kclient.testing.controller import Controller
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
-from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.image import BrokerRegistration, MetadataImage
 from kclient.testing.listeners import (
     INNER,
     Address,
@@ -28,10 +28,10 @@ from kclient.testing.listeners import (
     listen,
     shut,
 )
-from kclient.testing.replica_manager import Hosted
-from kclient.testing.replicas import Replicas, Turn
-from kclient.testing.replication import Replication
-from kclient.testing.shared_state import LOOPBACK, Services
+from kclient.testing.replica_manager import ReplicaManager
+from kclient.testing.replicas import LeadershipChange, Replicas
+from kclient.testing.replication import ReplicaFetcherManager
+from kclient.testing.shared_state import LOOPBACK, SharedState
 
 
 class Broker:
@@ -44,14 +44,12 @@ class Broker:
         versions: Lowest and highest version that it serves, by API key.
         image: The cluster metadata that it knows.
         metadata_image: The image that its Metadata responses are made from.
-        inside: The control plane of the cluster.
-        hosted: The partitions that it hosts.
     """
 
     def __init__(
-        self, node_id: int, host: str, port: int, rack: str | None, services: Services
+        self, node_id: int, host: str, port: int, rack: str | None, shared: SharedState
     ) -> None:
-        self._services = services
+        self._shared = shared
         self._server: Server | None = None
         self._inner_server: Server | None = None
         self._inner_port = 0
@@ -59,24 +57,24 @@ class Broker:
         self._inner_channels: dict[Channel, None] = {}
         self._ends = 0
         self._frozen = False
-        self._replication: Replication | None = None
+        self._replication: ReplicaFetcherManager | None = None
         self.settle()
         self.node_id = node_id
         self.host = host
         self.port = port
         self.rack = rack
         self.versions = dict(VERSIONS)
-        self.faults = services.faults
-        self.requests = services.requests
-        self.inside = services.inside
-        self.image: MetadataImage = services.inside.image
+        self.faults = shared.faults
+        self.requests = shared.requests
+        self.control_plane = shared.control_plane
+        self.image: MetadataImage = shared.control_plane.image
         self.metadata_image = self.image
-        self.hosted = Hosted(node_id, services.inside, self)
-        self.rng = services.rng
-        self.sessions = FetchSessions(services.rng, self.config.session_slots)
-        self.groups = GroupCoordinator(self, self.config.groups, services.rng)
+        self.replica_manager = ReplicaManager(node_id, shared.control_plane, self)
+        self.rng = shared.rng
+        self.sessions = FetchSessions(shared.rng, self.config.session_slots)
+        self.groups = GroupCoordinator(self, self.config.groups, shared.rng)
         self.replicas.listeners.append(self._role_changed)
-        services.brokers[node_id] = self
+        shared.brokers[node_id] = self
 
     def settle(self) -> None:
         """Prepare it for a start in another loop; all of its listeners are closed."""
@@ -96,12 +94,12 @@ class Broker:
     @property
     def replicas(self) -> Replicas:
         """Its copies of partitions."""
-        return self.hosted.replicas
+        return self.replica_manager.replicas
 
     @property
     def session(self) -> int:
         """The epoch of its session, -1 while it has none."""
-        found = self.inside.registry.session_of(self.node_id)
+        found = self.control_plane.quorum.session_of(self.node_id)
         return -1 if found is None else found
 
     @property
@@ -111,7 +109,7 @@ class Broker:
 
     @property
     def _is_forgotten(self) -> bool:
-        return self._services.brokers.get(self.node_id) is not self
+        return self._shared.brokers.get(self.node_id) is not self
 
     @property
     def connection_count(self) -> int:
@@ -125,15 +123,15 @@ class Broker:
 
     def now(self) -> float:
         """Monotonic seconds."""
-        return self._services.now()
+        return self._shared.now()
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return self._services.clock.wall_ms()
+        return self._shared.clock.wall_ms()
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """A timer on the running loop."""
-        return self._services.running().call_later(seconds, callback)
+        return self._shared.running().call_later(seconds, callback)
 
     def speak(self, api: ApiName, lowest: int, highest: int) -> None:
         """Serve an API in these versions only, as a broker of another release does.
@@ -173,7 +171,7 @@ class Broker:
         Cancellation: the broker stays down; call it again.
         """
         async with self._opening:
-            self._services.check()
+            self._shared.check()
             if self._server is not None:
                 if host is None and port is None:
                     return
@@ -186,28 +184,28 @@ class Broker:
             except BaseException:
                 await shut([server])
                 raise
-            if self._ends != ends or not self._services.is_open or self._is_forgotten:
+            if self._ends != ends or not self._shared.is_open or self._is_forgotten:
                 await shut([server, inner])
-                self._services.check()
+                self._shared.check()
                 return
             self._server, self._inner_server = server, inner
             self.host, self.port, self._inner_port = outer.host, port, inner_port
-            self._replication = Replication(self)
-            self.inside.join(self)
+            self._replication = ReplicaFetcherManager(self)
+            self.control_plane.join(self)
 
     def _address(self, host: str | None, port: int | None) -> Address:
-        network = self._services.network
+        network = self._shared.network
         host = self.host if host is None else host
         if network is not None and host == LOOPBACK:
             host = f"broker-{self.node_id}"
         return Address(host, self.port if port is None else port, network)
 
     def _inner_address(self, port: int) -> Address:
-        network = self._services.inner_network
+        network = self._shared.inner_network
         return Address(LOOPBACK if network is None else f"broker-{self.node_id}", port, network)
 
     def _new_channel(self) -> Channel:
-        return Channel(self, self._services.next_connection())
+        return Channel(self, self._shared.next_connection())
 
     def _new_inner_channel(self) -> Channel:
         return Channel(self, INNER)
@@ -242,7 +240,7 @@ class Broker:
 
     async def _replicated_within(self, seconds: float) -> None:
         end = self.now() + seconds
-        while self.now() < end and self.hosted.is_owing:  # noqa: ASYNC110
+        while self.now() < end and self.replica_manager.has_uncommitted:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _leave(self, end: Callable[[Channel], None]) -> None:
@@ -270,8 +268,8 @@ class Broker:
             end(channel)
         for channel in tuple(self._inner_channels):
             channel.abort()
-        self.inside.leave(self.node_id)
-        self.hosted.close()
+        self.control_plane.leave(self.node_id)
+        self.replica_manager.close()
         dials = [] if replication is None else replication.close()
         self.sessions.drop_all()
         self.groups.close()
@@ -281,67 +279,69 @@ class Broker:
 
     # Called by the control plane
 
-    def facts(self) -> BrokerFacts:
+    def facts(self) -> BrokerRegistration:
         """Its entry in the metadata: its id, rack and current address."""
-        return BrokerFacts(self.node_id, self.host, self.rack, self.port)
+        return BrokerRegistration(self.node_id, self.host, self.rack, self.port)
 
     def apply(self, image: MetadataImage) -> None:
         """Use that image from now on, unless it is not newer than the current one."""
         if image.version <= self.image.version:
-            self.inside.tally.fences += image.controller_epoch < self.image.controller_epoch
+            self.control_plane.tally.fences += image.controller_epoch < self.image.controller_epoch
             return
         self.image = image
         if not self._frozen:
             self.metadata_image = image
-        self.hosted.apply(image)
+        self.replica_manager.apply(image)
         self._refresh()
 
-    def _role_changed(self, turn: Turn) -> None:
+    def _role_changed(self, turn: LeadershipChange) -> None:
         if self.running:
             self.groups.role_changed(turn.topic, turn.partition, turn.leads, turn.leader_epoch)
 
-    def ways_changed(self) -> None:
+    def links_changed(self) -> None:
         """The set of brokers that it reaches changed."""
-        self.hosted.ways_changed()
+        self.replica_manager.links_changed()
         self._refresh()
 
     def _refresh(self) -> None:
         """Refresh its followers; with ``call_soon`` if a test acts while the loop doesn't run."""
         if self._replication is not None:
-            if self._services.is_running:
+            if self._shared.is_running:
                 self._replication.refresh()
             else:
-                self._services.running().call_soon(self._refresh)
+                self._shared.running().call_soon(self._refresh)
 
     def controller(self) -> Controller:
-        """The controller. Raises Refused: NOT_CONTROLLER, if it can't be reached."""
-        return self.inside.controller_for(self.node_id)
+        """The controller. Raises ApiError: NOT_CONTROLLER, if it can't be reached."""
+        return self.control_plane.controller_for(self.node_id)
 
     def new_producer_id(self) -> int:
         """A producer id that is not in use."""
-        return self._services.new_producer_id()
+        return self._shared.new_producer_id()
 
     # Called by its followers
 
     def reaches(self, node_id: int) -> bool:
         """Whether another broker is up and can be reached."""
-        other = self._services.brokers.get(node_id)
+        other = self._shared.brokers.get(node_id)
         return (
             other is not None
             and other.running
-            and self.inside.interior.reachable(self.node_id, node_id)
+            and self.control_plane.links.reachable(self.node_id, node_id)
         )
 
     def inner_address(self, node_id: int) -> Address:
         """Where another broker listens for brokers."""
-        other = self._services.brokers[node_id]
+        other = self._shared.brokers[node_id]
         return other._inner_address(other._inner_port)
 
-    def nudge(self, leader: int) -> None:
+    def wake(self, leader: int) -> None:
         """Ask a leader to respond to the pending fetch of this broker."""
-        other = self._services.brokers[leader]
-        interior = self.inside.interior
-        interior.send(self.node_id, leader, lambda: other.hosted.feed(self.node_id).nudge())
+        other = self._shared.brokers[leader]
+        links = self.control_plane.links
+        links.send(
+            self.node_id, leader, lambda: other.replica_manager.follower_state(self.node_id).wake()
+        )
 
     async def wait_unconnected(self) -> None:
         """Wait until no connection is open: clients closed them, and the broker noticed.

@@ -20,7 +20,7 @@ from kclient.errors import InvalidConfig
 from kclient.settings import nearest
 from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig, topic_defaults
 
 MAX_INT = (1 << 31) - 1
@@ -87,7 +87,7 @@ class BrokerConfig:
         session_slots: Fetch sessions per broker.
         partition_limit: Most partitions in one DescribeTopicPartitions response.
         request_max_bytes: Largest frame that is read.
-        session_timeout: Seconds after which a broker that can't reach the registry is fenced.
+        session_timeout: Seconds after which a broker that can't reach the quorum is fenced.
         replica_lag_time: Seconds after which a follower that is behind isn't in sync.
         replica_fetch_wait: Longest time in seconds until a follower gets a new high watermark.
         replica_fetch_backoff: Seconds between a follower's attempts.
@@ -146,7 +146,7 @@ class BrokerConfig:
             defaults = topic_defaults({**self.static, **self.dynamic, **own})
             try:
                 known = TopicConfig(topic.given, defaults)
-            except Refused:  # each is valid, but their combination is not
+            except ApiError:  # each is valid, but their combination is not
                 known = topic
             self._own[node_id, topic] = known
         return known
@@ -159,7 +159,7 @@ class BrokerConfig:
                 for name, one in ALL_DEFINITIONS.items()
                 for text in (self.dynamic.get(name, self.static.get(name, one.default)),)
             }
-        except Refused as refused:
+        except ApiError as refused:
             raise InvalidConfig(f"broker_configs: {refused}") from refused
         self.auto_create_topics = bool(self._values["auto.create.topics.enable"])
         self.partitions = self._int("num.partitions")

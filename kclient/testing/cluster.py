@@ -33,8 +33,8 @@ from kclient.testing.arguments import (
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
-from kclient.testing.cluster_topics import ClusterTopics, told
-from kclient.testing.control_plane import REGISTRY, Inside
+from kclient.testing.cluster_topics import ClusterTopics, raise_as_broker_error
+from kclient.testing.control_plane import QUORUM, ControlPlane
 from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.fault import Fault
@@ -45,7 +45,7 @@ from kclient.testing.listeners import address_of, check_address, not_started, no
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.request_log import RequestLog
-from kclient.testing.shared_state import LOOPBACK, START, Services, acts
+from kclient.testing.shared_state import LOOPBACK, START, SharedState, changes_cluster
 from kclient.types import TopicPartition
 
 _LOOK_SECONDS = 0.001
@@ -82,7 +82,7 @@ class Cluster(ClusterTopics):
     Attributes:
         faults: Faults to inject.
         requests: Log of the requests that brokers got.
-        events: Log of what happened inside: changes of live brokers, controllers, leaders and ISRs.
+        events: Log of what happened: changes of live brokers, controllers, leaders and ISRs.
 
     Example::
 
@@ -116,26 +116,28 @@ class Cluster(ClusterTopics):
         named = racks_of(racks, brokers)
         given = broker_configs_of(brokers, topic_defaults, auto_create_topics, broker_configs)
         rng = random.Random(checked_seed(seed))
-        self._inside = Inside(MetadataImage(_new_cluster_id(rng), BrokerConfig(given)), rng)
+        self._control_plane = ControlPlane(
+            MetadataImage(_new_cluster_id(rng), BrokerConfig(given)), rng
+        )
         self.faults = Faults()
         self.requests = RequestLog()
-        self._services = services = Services(
-            self._inside, self.faults, self.requests, clock or SystemClock(), rng, network
+        self._shared = shared = SharedState(
+            self._control_plane, self.faults, self.requests, clock or SystemClock(), rng, network
         )
-        self.events = EventLog(services.now, self.faults.failed)
-        self._inside.registry.listen(self.events.add)
-        self._brokers = services.brokers = ByNodeId()
-        self.faults.node_ids = services.brokers.keys()
+        self.events = EventLog(shared.now, self.faults.failed)
+        self._control_plane.quorum.listen(self.events.add)
+        self._brokers = shared.brokers = ByNodeId()
+        self.faults.node_ids = shared.brokers.keys()
         self._host, self._port = host, port
         for index, rack in enumerate(named):
-            Broker(index + 1, host, port and port + index, rack, services)
+            Broker(index + 1, host, port and port + index, rack, shared)
         self._has_addresses = False
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         brokers = self._brokers.values()
         count = "1 broker" if len(brokers) == 1 else f"{len(brokers)} brokers"
-        if not self._services.is_open:
+        if not self._shared.is_open:
             return f"<Cluster of {count}, not started>"
         up = sum(one.running for one in brokers)
         reigns = self.controller_id
@@ -174,11 +176,11 @@ class Cluster(ClusterTopics):
 
         Cancellation: what was opened is closed again.
         """
-        if self._services.is_open:
-            self._services.check()
+        if self._shared.is_open:
+            self._shared.check()
         self._settle()
         async with self._turn:  # waits for a ``close`` in progress
-            self._services.is_open = True
+            self._shared.is_open = True
             try:
                 for broker in tuple(self._brokers.values()):
                     if not broker.running:
@@ -191,22 +193,22 @@ class Cluster(ClusterTopics):
 
     def _at(self, broker: Broker) -> str:
         """Where a broker is to listen; a memory network names the hosts itself."""
-        return broker.address if self._services.network is None else f"port {broker.port}"
+        return broker.address if self._shared.network is None else f"port {broker.port}"
 
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
-        loop, services = asyncio.get_running_loop(), self._services
-        if services.loop is not loop:
+        loop, shared = asyncio.get_running_loop(), self._shared
+        if shared.loop is not loop:
             self._turn = asyncio.Lock()
             for broker in self._brokers.values():
                 broker.settle()
-        services.loop = loop
-        if services.network is None and isinstance(loop, VirtualLoop):
-            services.network = loop.network
-        if services.network is not None and services.inner_network is None:
-            services.inner_network = MemoryNet(latency=(0.0, 0.0))
-        if isinstance(services.clock, SystemClock):
-            services.clock.use_environment()
+        shared.loop = loop
+        if shared.network is None and isinstance(loop, VirtualLoop):
+            shared.network = loop.network
+        if shared.network is not None and shared.inner_network is None:
+            shared.inner_network = MemoryNet(latency=(0.0, 0.0))
+        if isinstance(shared.clock, SystemClock):
+            shared.clock.use_environment()
 
     async def close(self) -> None:
         """Close all listeners and connections; the logs stay readable. Closing twice is fine.
@@ -220,9 +222,9 @@ class Cluster(ClusterTopics):
 
         Cancellation: safe, but brokers may then still be up; call it again.
         """
-        if self._services.is_open:
-            self._services.check()
-        self._services.is_open = False  # so that a broker about to open a listener closes it again
+        if self._shared.is_open:
+            self._shared.check()
+        self._shared.is_open = False  # so that a broker about to open a listener closes it again
         async with self._turn:
             await self._end()
         await self.faults.ended()
@@ -230,9 +232,9 @@ class Cluster(ClusterTopics):
 
     async def _end(self) -> None:
         """Close all brokers. Cancellation: some may still be up."""
-        self._services.is_open = False
+        self._shared.is_open = False
         self.faults.clear()
-        self._inside.close()
+        self._control_plane.close()
         await asyncio.gather(*(broker.shut() for broker in self._brokers.values()))
 
     # Brokers
@@ -319,11 +321,11 @@ class Cluster(ClusterTopics):
 
         Cancellation: it may be added, but down; ``restart`` it.
         """
-        self._services.check()
+        self._shared.check()
         node_id = max(self._brokers) + 1
         port = self._port and self._port + node_id - 1
         check_address(self._host, port, 1)
-        broker = Broker(node_id, self._host, port, rack_of("rack", rack), self._services)
+        broker = Broker(node_id, self._host, port, rack_of("rack", rack), self._shared)
         try:
             with noted(f"no broker was added: {node_id} can't listen at {self._at(broker)}"):
                 await broker.listen()
@@ -354,11 +356,11 @@ class Cluster(ClusterTopics):
         if self._brokers.get(broker) is not found:
             return  # removed by another task meanwhile
         self._check_bare(broker)
-        with told(f"Removing broker {broker} failed"):
+        with raise_as_broker_error(f"Removing broker {broker} failed"):
             self._controller().forget_broker(broker)
         del self._brokers[broker]
-        interior = self._inside.interior
-        interior.join([pair for pair in interior.parted if broker in pair])
+        links = self._control_plane.links
+        links.join([pair for pair in links.parted if broker in pair])
 
     def _check_bare(self, broker: int) -> None:
         has = [
@@ -369,7 +371,7 @@ class Cluster(ClusterTopics):
 
     def _up(self, broker: int) -> Broker:
         """The broker, of a cluster that is started."""
-        self._services.check()
+        self._shared.check()
         return self._broker(broker)
 
     async def move(self, broker: int, *, host: str | None = None, port: int = 0) -> None:
@@ -388,7 +390,7 @@ class Cluster(ClusterTopics):
         found = self._up(broker)
         check_address(self._host if host is None else host, port, 1)
         await found.stop()
-        if not port and self._services.network is not None:
+        if not port and self._shared.network is not None:
             port = found.port + 1  # for port 0 a memory network would choose the old one again
         await self._open(found, host, port)
         await self._settled(_IN_SYNC_SECONDS, broker)
@@ -414,7 +416,7 @@ class Cluster(ClusterTopics):
 
     # Reachability between brokers
 
-    @acts
+    @changes_cluster
     def disconnect(self, one: int, other: int) -> None:
         """Disconnect two brokers: neither fetches from the other, or reaches it as controller.
 
@@ -425,9 +427,9 @@ class Cluster(ClusterTopics):
         """
         if one == other:
             raise InvalidArgument(f"broker {one} can't be parted from itself: name two brokers")
-        self._inside.interior.part([(self._broker(one).node_id, self._broker(other).node_id)])
+        self._control_plane.links.part([(self._broker(one).node_id, self._broker(other).node_id)])
 
-    @acts
+    @changes_cluster
     def isolate(self, broker: int) -> None:
         """Disconnect a broker from all the others; clients still reach it, and it may be stale.
 
@@ -435,10 +437,10 @@ class Cluster(ClusterTopics):
         until ``reconnect``.
         """
         self._broker(broker)
-        others = [REGISTRY, *(one for one in self._brokers if one != broker)]
-        self._inside.interior.part((broker, one) for one in others)
+        others = [QUORUM, *(one for one in self._brokers if one != broker)]
+        self._control_plane.links.part((broker, one) for one in others)
 
-    @acts
+    @changes_cluster
     def reconnect(self, *brokers: int) -> None:
         """Connect two brokers again, one with all the others, or without arguments all of them."""
         for one in brokers:
@@ -446,14 +448,14 @@ class Cluster(ClusterTopics):
         if len(set(brokers)) < len(brokers):
             raise InvalidArgument(f"brokers={brokers!r} must name each broker once")
         if len(brokers) > 1:
-            self._inside.interior.join([(one, two) for one in brokers for two in brokers])
+            self._control_plane.links.join([(one, two) for one in brokers for two in brokers])
         else:
-            parted = self._inside.interior.parted
-            self._inside.interior.join(
+            parted = self._control_plane.links.parted
+            self._control_plane.links.join(
                 [pair for pair in parted if not brokers or brokers[0] in pair]
             )
 
-    @acts
+    @changes_cluster
     def slow_follower(self, broker: int, seconds: float) -> Fault:
         """Make what a broker fetches as a follower arrive ``seconds`` late.
 
@@ -465,7 +467,7 @@ class Cluster(ClusterTopics):
 
     # Leaders, coordinators and the controller
 
-    @acts
+    @changes_cluster
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
         """Elect the preferred leader, or with ``unclean`` any replica that is up if there is none.
 
@@ -474,10 +476,10 @@ class Cluster(ClusterTopics):
         """
         self._partition(topic, partition)
         flag("unclean", unclean)
-        with told(f"Electing a leader of {topic}-{partition} failed"):
+        with raise_as_broker_error(f"Electing a leader of {topic}-{partition} failed"):
             self._controller().elect(topic, partition, unclean=unclean)
 
-    @acts
+    @changes_cluster
     def move_coordinator(self, group: str, broker: int) -> None:
         """Make a broker the coordinator of a group, with all the groups of its partition.
 
@@ -502,21 +504,21 @@ class Cluster(ClusterTopics):
         index = partition_of(text("group", group), 1 if topic is None else len(topic.partitions))
         return NO_LEADER if topic is None else self._leader_of(topic.partitions[index])
 
-    @acts
+    @changes_cluster
     def move_controller(self) -> int:
         """Make the controller resign; return the node id of the next, the same if it is alone."""
-        self._inside.resign()
-        return self._inside.registry.holder
+        self._control_plane.resign()
+        return self._control_plane.quorum.controller_id
 
     @property
     def controller_id(self) -> int:
         """Node id of the broker that is the controller now, -1 if there is none."""
-        return self._inside.registry.holder
+        return self._control_plane.quorum.controller_id
 
     @property
     def controller_epoch(self) -> int:
         """Number of controllers that there were."""
-        return self._inside.registry.epoch
+        return self._control_plane.quorum.epoch
 
     # Replicas in sync
 
@@ -547,8 +549,8 @@ class Cluster(ClusterTopics):
         ]
 
     def statistics(self) -> Tally:
-        """Counts of what happened inside: elections, changes of ISRs, truncations, fences."""
-        return replace(self._inside.tally)
+        """Counts of what happened: elections, changes of ISRs, truncations, fences."""
+        return replace(self._control_plane.tally)
 
     async def wait_in_sync(self, *brokers: int, timeout: float = 10.0) -> None:
         """Wait until all replicas of these brokers are in sync, or those of all the brokers.
@@ -566,7 +568,7 @@ class Cluster(ClusterTopics):
         seconds_of("timeout", timeout)
         for one in brokers:
             self._broker(one)
-        self._services.check()
+        self._shared.check()
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while missing := [*self._missing(brokers)]:
@@ -575,7 +577,7 @@ class Cluster(ClusterTopics):
                     f"after {timeout:.3g} s replicas are not in sync: {', '.join(missing[:10])}"
                 )
             await asyncio.sleep(_LOOK_SECONDS)
-            self._services.check()
+            self._shared.check()
 
     def _missing(self, brokers: tuple[int, ...]) -> Iterator[str]:
         for one in self._image.partitions():
@@ -585,7 +587,7 @@ class Cluster(ClusterTopics):
 
     # Logs
 
-    @acts
+    @changes_cluster
     def clean(self, topic: str) -> list[CleanResult]:
         """Delete by retention, and compact, what is due in a topic's partitions; one result each.
 
@@ -597,7 +599,7 @@ class Cluster(ClusterTopics):
         for index in range(self.partition_count(topic)):
             leader = self._replica(topic, index)
             for replica in self._replicas(topic, index):
-                result = self._brokers[replica.node_id].hosted.clean(replica, force=True)
+                result = self._brokers[replica.node_id].replica_manager.clean(replica, force=True)
                 if replica is leader:
                     results.append(result)
         return results

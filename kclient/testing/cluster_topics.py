@@ -17,13 +17,13 @@ from kclient.record.reader import read_batches
 from kclient.testing.arguments import assignments_of, configs_of, node_of, text, whole
 from kclient.testing.broker import Broker
 from kclient.testing.config_defs import as_text
-from kclient.testing.control_plane import Inside
+from kclient.testing.control_plane import ControlPlane
 from kclient.testing.controller import Controller
-from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts, TopicFacts
+from kclient.testing.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
 from kclient.testing.replica import Replica
-from kclient.testing.responses import Refused
-from kclient.testing.shared_state import Services, acts
+from kclient.testing.responses import ApiError
+from kclient.testing.shared_state import SharedState, changes_cluster
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
 
@@ -37,19 +37,19 @@ _V2 = 2
 class ClusterTopics:
     """Topics and partitions of a cluster."""
 
-    _inside: Inside
-    _services: Services
+    _control_plane: ControlPlane
+    _shared: SharedState
     _brokers: dict[int, Broker]
 
     @property
     def _image(self) -> MetadataImage:
-        return self._inside.image
+        return self._control_plane.image
 
     def _controller(self) -> Controller:
-        """The active controller. Raises Refused: NOT_CONTROLLER, if no broker is up that could."""
-        reign = self._inside.controller
+        """The active controller. Raises ApiError: NOT_CONTROLLER, if no broker is up that could."""
+        reign = self._control_plane.controller
         if reign is None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.NOT_CONTROLLER,
                 "There is no controller: no broker is up, or none is in touch with the others.",
             )
@@ -63,7 +63,7 @@ class ClusterTopics:
         """Names of all topics, sorted."""
         return sorted(self._image.topics)
 
-    @acts
+    @changes_cluster
     def create_topic(
         self,
         name: str,
@@ -98,29 +98,29 @@ class ClusterTopics:
             assignments_of(assignments),
             {key: None if value is None else as_text(value) for key, value in given.items()},
         )
-        with told(f"Creation of topic {name!r} failed"):
+        with raise_as_broker_error(f"Creation of topic {name!r} failed"):
             controller = self._controller()
             check_total(len(spec.assignments) or partitions or controller.image.config.partitions)
             checked = check_new_topic(controller.image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
         return name
 
-    @acts
+    @changes_cluster
     def add_partitions(self, topic: str, count: int) -> None:
         """Increase a topic to ``count`` partitions. Raises BrokerError."""
         found = self._topic(topic)
         whole("count", count)
-        with told(f"Growing topic {topic!r} failed"):
+        with raise_as_broker_error(f"Growing topic {topic!r} failed"):
             controller = self._controller()
             check_total(count - len(found.partitions))
             placed = check_growth(controller.image, found, count, None)
             controller.add_partitions(topic, placed)
 
-    @acts
+    @changes_cluster
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError (UNKNOWN_TOPIC_OR_PARTITION)."""
         found = self._topic(name, "name")
-        with told(f"Deleting topic {name!r} failed"):
+        with raise_as_broker_error(f"Deleting topic {name!r} failed"):
             self._controller().delete_topic(found)
 
     def topic_id(self, name: str) -> bytes:
@@ -137,16 +137,16 @@ class ClusterTopics:
         """Node id of a partition's leader, -1 if it has none or the last one is down."""
         return self._leader_of(self._partition(topic, partition))
 
-    def _leader_of(self, facts: PartitionFacts) -> int:
+    def _leader_of(self, facts: PartitionRegistration) -> int:
         """The leader if it has a session: no controller records that the last broker is down."""
-        found = self._inside.registry.session_of(facts.leader)
+        found = self._control_plane.quorum.session_of(facts.leader)
         return NO_LEADER if found is None else facts.leader
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """The epoch of the partition's leader."""
         return self._partition(topic, partition).leader_epoch
 
-    @acts
+    @changes_cluster
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make another replica the leader, with a new epoch.
 
@@ -155,7 +155,7 @@ class ClusterTopics:
         """
         self._partition(topic, partition)
         self._broker(broker)
-        with told("Moving the leader failed"):
+        with raise_as_broker_error("Moving the leader failed"):
             self._controller().move_leader(topic, partition, broker)
 
     def log(self, topic: str, partition: int = 0, *, broker: int | None = None) -> PartitionLog:
@@ -204,7 +204,7 @@ class ClusterTopics:
                 found += batch.records(topic, partition, start_offset=log.start_offset)
         return found
 
-    @acts
+    @changes_cluster
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Make a log begin at ``before_offset``, as DeleteRecords and retention do.
 
@@ -212,13 +212,13 @@ class ClusterTopics:
             BrokerError: OFFSET_OUT_OF_RANGE.
         """
         whole("before_offset", before_offset, 0)
-        with told(f"Deleting records of {topic}-{partition} failed"):
+        with raise_as_broker_error(f"Deleting records of {topic}-{partition} failed"):
             self._replica(topic, partition).log.delete_before(before_offset)
             for replica in self._replicas(topic, partition):
                 if replica.log.start_offset < before_offset <= replica.log.end_offset:
                     replica.log.raise_start(before_offset)
 
-    @acts
+    @changes_cluster
     def append(self, topic: str, partition: int, batches: bytes) -> int:
         """Append v2 batches to a log without any check but the order of offsets.
 
@@ -250,7 +250,9 @@ class ClusterTopics:
                 one.log.append_placed(StoredBatch(batch.data))
             replica.log.append_placed(batch)
             first = base if first < 0 else first
-        self._brokers[replica.node_id].hosted.put(replica, end, [one.node_id for one in in_sync])
+        self._brokers[replica.node_id].replica_manager.put(
+            replica, end, [one.node_id for one in in_sync]
+        )
         for one in in_sync:
             one.log.advance(replica.log.high_watermark)
         return first
@@ -268,14 +270,14 @@ class ClusterTopics:
             raise _unknown(f"{topic}-{index}")
         return max(found, key=lambda one: (one.node_id == facts.leader, one.log.end_offset))
 
-    def _partition(self, topic: str, index: int) -> PartitionFacts:
+    def _partition(self, topic: str, index: int) -> PartitionRegistration:
         count = len(self._topic(topic).partitions)
         found = self._image.partition(topic, whole("partition", index))
         if found is None:
             raise _unknown(f"{topic}-{index}; {topic} has 0 to {count - 1}")
         return found
 
-    def _topic(self, name: str, argument: str = "topic") -> TopicFacts:
+    def _topic(self, name: str, argument: str = "topic") -> TopicImage:
         found = self._image.topics.get(text(argument, name))
         if found is None:
             raise _unknown(f"topic {name!r}; there are {', '.join(self.topics[:10]) or 'none'}")
@@ -288,7 +290,7 @@ def _split(batches: bytes) -> list[memoryview]:
         raise InvalidArgument(f"batches={batches!r} must be the bytes of v2 batches")
     try:
         found = split_batches(batches)
-    except Refused as refused:
+    except ApiError as refused:
         raise InvalidArgument(f"batches can't be: {refused.message}") from None
     rest = len(batches) - sum(len(one) for one in found)
     if rest or not found or any(one[MAGIC_POSITION] != _V2 for one in found):
@@ -303,9 +305,9 @@ def _unknown(what: str) -> Exception:
 
 
 @contextlib.contextmanager
-def told(doing: str) -> Iterator[None]:
-    """Turn a Refused into the BrokerError that a client would have got."""
+def raise_as_broker_error(doing: str) -> Iterator[None]:
+    """Turn an ApiError into the BrokerError that a client would have got."""
     try:
         yield
-    except Refused as refused:
+    except ApiError as refused:
         raise broker_error(refused.code, doing, broker_message=refused.message) from None

@@ -62,7 +62,7 @@ class ConfigDef:
         """The Python value of ``text``.
 
         Raises:
-            Refused: INVALID_CONFIG.
+            ApiError: INVALID_CONFIG.
         """
         value = self._read(text.strip())
         if value is None:

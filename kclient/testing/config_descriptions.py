@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kclient.testing import broker_configs, topic_configs
 from kclient.testing.config_defs import ConfigDef, as_text, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
 
@@ -231,5 +231,5 @@ def _hidden(synonyms: Iterable[Synonym]) -> list[Synonym]:
 def _shown(one: ConfigDef, text: str) -> str | None:
     try:
         return as_text(one.parse(text))
-    except Refused:  # a value of the broker that is not valid for a group
+    except ApiError:  # a value of the broker that is not valid for a group
         return text

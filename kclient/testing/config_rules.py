@@ -21,7 +21,7 @@ from kclient.testing.config_descriptions import (
     GROUP_DEFINITIONS,
     Resource,
 )
-from kclient.testing.responses import Refused, bad_config, bad_request
+from kclient.testing.responses import ApiError, bad_config, bad_request
 
 
 class Operation(enum.IntEnum):
@@ -48,7 +48,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Raise Refused if names are repeated, or a value is missing."""
+    """Raise ApiError if names are repeated, or a value is missing."""
     if len({one.name for one in changes}) != len(changes):
         raise bad_request("A configuration is named twice.")
     for name, operation, value in changes:
@@ -57,7 +57,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_node(name: str, node_id: int) -> None:
-    """Raise Refused unless ``name`` is the id of the broker that got the request."""
+    """Raise ApiError unless ``name`` is the id of the broker that got the request."""
     if not re.fullmatch(r"[+-]?\d{1,10}", name) or int(name) != node_id:
         raise bad_request(f"This is broker {node_id}, not {name!r}.")
 
@@ -83,7 +83,7 @@ def altered(
             one = _list_of(known, name)
             found[name] = _combined(found.get(name, one.default), value or "", operation)
         else:
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return found
 
 
@@ -109,7 +109,7 @@ def _combined(old: str | None, value: str, operation: int) -> str:
 
 
 def check_broker_operations(changes: Sequence[Change]) -> None:
-    """Raise Refused for operations that are unknown or don't apply to a broker configuration."""
+    """Raise ApiError for operations that are unknown or don't apply to a broker configuration."""
     for name, operation, _ in changes:
         if operation not in tuple(Operation):
             raise bad_request(f"There is no operation {operation}.")
@@ -118,7 +118,7 @@ def check_broker_operations(changes: Sequence[Change]) -> None:
 
 
 def check_broker(new: Mapping[str, str], *, for_all: bool) -> None:
-    """Raise Refused unless these are a valid set of dynamic configurations of a broker, or all.
+    """Raise ApiError unless these are a valid set of dynamic configurations of a broker, or all.
 
     Consistency between them is checked only for defaults of topics: other combinations have no
     effect here.
@@ -133,7 +133,7 @@ def check_broker(new: Mapping[str, str], *, for_all: bool) -> None:
             if one is not None:
                 one.parse(text)
         topic_configs.TopicConfig({}, topic_configs.topic_defaults(new))
-    except Refused as refused:
+    except ApiError as refused:
         raise bad_request(refused.message or "") from refused
 
 
@@ -144,7 +144,7 @@ def _known(name: str) -> ConfigDef | None:
 def check_min_isr(
     names: Iterable[str], current: Mapping[str, str], new: Mapping[str, str], *, for_all: bool
 ) -> None:
-    """Raise Refused if eligible leader replicas (KIP-966) need ``min.insync.replicas``."""
+    """Raise ApiError if eligible leader replicas (KIP-966) need ``min.insync.replicas``."""
     if for_all:
         if _MIN_ISR in current and _MIN_ISR not in new:
             raise bad_config(f"{_MIN_ISR} of the cluster can't be removed.")
@@ -156,7 +156,7 @@ def check_min_isr(
 
 
 def check_group(name: str, new: Mapping[str, str]) -> None:
-    """Raise Refused unless these are a valid set of configurations of a group."""
+    """Raise ApiError unless these are a valid set of configurations of a group."""
     if not name:
         raise bad_request("A group needs a name.")
     for key, text in new.items():
@@ -166,7 +166,7 @@ def check_group(name: str, new: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(name: str, new: Mapping[str, str]) -> None:
-    """Raise Refused unless these are a valid set of configurations of a subscription."""
+    """Raise ApiError unless these are a valid set of configurations of a subscription."""
     if not name:
         raise bad_request("A subscription of metrics needs a name.")
     for key, text in new.items():
@@ -184,7 +184,7 @@ def altered_levels(changes: Sequence[Change], levels: Mapping[str, str]) -> dict
     found = dict(levels)
     for logger, operation, level in changes:
         if operation not in tuple(Operation):
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if operation in _COMBINING:
             raise bad_request("The level of a logger isn't a list.")
         if logger not in levels:

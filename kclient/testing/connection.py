@@ -2,11 +2,11 @@
 
 A request is served once the response to the previous one was sent, as in Kafka: while a request
 waits (a fetch without data, a fault, a client that doesn't read), bytes that follow are buffered,
-up to a bound. No task and no timer per request; ``Channel`` owns its ``Inlet``, its ``Outlet`` and
-at most two ``Deferred``, which it cancels when the connection is lost.
+up to a bound. No task and no timer per request; ``Channel`` owns its ``ReceiveBuffer``, its
+``SendBuffer`` and at most two ``PendingResult``, which it cancels when the connection is lost.
 
-``Inlet`` returns frames as views: their bytes are not overwritten until the response to them was
-sent; until then the channel passes ``busy``.
+``ReceiveBuffer`` returns frames as views: their bytes are not overwritten until the response to
+them was sent; until then the channel passes ``busy``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
-from kclient.testing.dispatch import Unserved, open_call, serve
+from kclient.testing.dispatch import UnsupportedRequest, open_call, serve
 from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_list import Failed
-from kclient.testing.request_context import Call
+from kclient.testing.request_context import RequestContext
 from kclient.testing.request_info import facts_of_start
-from kclient.testing.responses import Answer, Deferred, Hangup, encode_answer
+from kclient.testing.responses import Answer, CloseConnection, PendingResult, encode_answer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -40,7 +40,7 @@ _KEPT_BUFFER_BYTES = 4 << 20
 _PENDING_BYTES = 256 << 10
 """Limit for reading ahead while a request waits; it reads at all to notice a closed socket."""
 _SIZE_FIELD = 4
-_TURN_FRAMES = 64
+_FRAMES_PER_CALLBACK = 64
 """Most requests served in one callback; other callbacks run before the next ones."""
 _WRITE_BYTES = 256 << 10
 """Most bytes passed to the transport at once: it copies what it can't send of a large response."""
@@ -48,7 +48,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 """SO_LINGER value with which closing a socket resets the connection."""
 
 
-class Inlet:
+class ReceiveBuffer:
     """The read buffer of a connection.
 
     Attributes:
@@ -92,13 +92,13 @@ class Inlet:
         """Return the next frame, without its size field, if all of it was read.
 
         Raises:
-            Hangup: Its size is negative, or more than ``most``.
+            CloseConnection: Its size is negative, or more than ``most``.
         """
         if self.held < _SIZE.size:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
         if not 0 <= size <= most:
-            raise Hangup(f"a frame of {size} bytes")
+            raise CloseConnection(f"a frame of {size} bytes")
         taken = _SIZE.size + size
         if self.held < taken:
             return None
@@ -107,7 +107,7 @@ class Inlet:
         self.held -= taken
         return memoryview(self._buffer)[begin : self._start]
 
-    def begun(self, most: int) -> tuple[memoryview, int] | None:
+    def partial_frame(self, most: int) -> tuple[memoryview, int] | None:
         """The part of the next frame that was read, and its size; None if the size is invalid."""
         if self.held < _SIZE.size:
             return None
@@ -118,11 +118,11 @@ class Inlet:
         return memoryview(self._buffer)[begin : min(begin + size, self._end)], size
 
 
-class Outlet:
+class SendBuffer:
     """The write side of a connection: sends bytes in order.
 
     Attributes:
-        clogged: The transport's buffer is full, or bytes are queued here.
+        is_full: The transport's buffer is full, or bytes are queued here.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class Outlet:
         self._queue: deque[memoryview] = deque()
         self._paused = False
         self._ending = False
-        self.clogged = False
+        self.is_full = False
 
     def open(self, transport: asyncio.Transport) -> None:
         """The connection is open: begin to send."""
@@ -145,7 +145,7 @@ class Outlet:
         """Send, now or later."""
         if self._transport is None or self._ending:
             return
-        if not self.clogged and len(data) <= _WRITE_BYTES:
+        if not self.is_full and len(data) <= _WRITE_BYTES:
             self._transport.write(data)
             return
         self._queue.append(memoryview(data))
@@ -153,7 +153,7 @@ class Outlet:
 
     def pause(self) -> None:
         """The transport's buffer is full."""
-        self._paused = self.clogged = True
+        self._paused = self.is_full = True
 
     def resume(self) -> None:
         """The transport accepts more bytes."""
@@ -182,7 +182,7 @@ class Outlet:
             if len(data) > _WRITE_BYTES:
                 queue.appendleft(data[_WRITE_BYTES:])
             self._transport.write(data[:_WRITE_BYTES])
-        self.clogged = self._paused or bool(queue)
+        self.is_full = self._paused or bool(queue)
         if self._ending and not queue and self._transport is not None:
             self._transport.close()
 
@@ -196,13 +196,13 @@ class Channel(asyncio.BufferedProtocol):
         self._faults = broker.faults
         self._set_faults = broker.faults.listed
         self._transport: asyncio.Transport | None = None
-        self._in = Inlet()
-        self._out = Outlet()
-        self._call: Call | None = None
-        self._waiting: Deferred[Any] | None = None
-        self._outcome: Deferred[Any] | None = None
+        self._in = ReceiveBuffer()
+        self._out = SendBuffer()
+        self._call: RequestContext | None = None
+        self._waiting: PendingResult[Any] | None = None
+        self._outcome: PendingResult[Any] | None = None
         self._busy = False
-        self._deaf = False
+        self._input_closed = False
         self._unread = False
         self._serving = False
         self._turn: asyncio.Handle | None = None
@@ -216,9 +216,9 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._deaf = True
+        self._input_closed = True
         self._out.lost()
-        self._let_go()
+        self._release()
         for fault in self._set_faults:
             fault.unhold(self)
         self._broker.channel_closed(self)
@@ -227,12 +227,12 @@ class Channel(asyncio.BufferedProtocol):
         return self._in.room(self._busy)
 
     def buffer_updated(self, count: int) -> None:
-        if self._deaf:
+        if self._input_closed:
             return
         self._in.took(count)
         self._serve_frames()
         if self._in.held >= _PENDING_BYTES and (
-            self._busy or self._out.clogged or self._turn is not None
+            self._busy or self._out.is_full or self._turn is not None
         ):
             self._pause()
 
@@ -250,15 +250,15 @@ class Channel(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Abort the connection, whatever is in flight."""
-        self._deaf = True
-        self._let_go()
+        self._input_closed = True
+        self._release()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """Send pending responses, then close; a request that waits gets no response."""
-        self._deaf = True
-        self._let_go()
+        self._input_closed = True
+        self._release()
         self._out.finish()
 
     # Called by faults
@@ -270,8 +270,8 @@ class Channel(asyncio.BufferedProtocol):
     def cut(self, reset: bool) -> None:
         """Close the connection after the bytes written so far, or reset it."""
         if reset:
-            self._deaf = True
-            self._let_go()
+            self._input_closed = True
+            self._release()
             self._out.reset()
         else:
             self.close()
@@ -287,9 +287,11 @@ class Channel(asyncio.BufferedProtocol):
         if self._serving or self._turn is not None or transport is None:
             return
         self._serving = True
-        left = _TURN_FRAMES
+        left = _FRAMES_PER_CALLBACK
         try:
-            while not (self._busy or self._deaf or self._out.clogged or transport.is_closing()):
+            while not (
+                self._busy or self._input_closed or self._out.is_full or transport.is_closing()
+            ):
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -308,18 +310,18 @@ class Channel(asyncio.BufferedProtocol):
     def _next_frame(self) -> memoryview | None:
         most = self._broker.config.request_max_bytes
         try:
-            if self.number and self._set_faults and self._is_cut(self._in.begun(most)):
+            if self.number and self._set_faults and self._is_cut(self._in.partial_frame(most)):
                 return None
             return self._in.next_frame(most)
-        except Hangup as hangup:
+        except CloseConnection as hangup:
             self._refuse(str(hangup))
             return None
 
-    def _is_cut(self, begun: tuple[memoryview, int] | None) -> bool:
+    def _is_cut(self, partial_frame: tuple[memoryview, int] | None) -> bool:
         """Whether a fault ends the connection after as many bytes of a request as were read."""
-        if begun is None:
+        if partial_frame is None:
             return False
-        start, size = begun
+        start, size = partial_frame
         known = facts_of_start(self._broker.node_id, self.number, start)
         for fault in self._faults.acting(Stage.ARRIVAL, None, known):
             if len(start) >= min(fault.byte - _SIZE_FIELD, size):
@@ -331,7 +333,7 @@ class Channel(asyncio.BufferedProtocol):
     def _serve_frame(self, frame: memoryview) -> None:
         try:
             call = open_call(self._broker, frame, self.number)
-        except Unserved as unserved:
+        except UnsupportedRequest as unserved:
             if unserved.answer is None:
                 self._refuse(str(unserved))
             else:
@@ -349,10 +351,10 @@ class Channel(asyncio.BufferedProtocol):
 
     # Serving
 
-    def _serve(self, call: Call) -> None:
+    def _serve(self, call: RequestContext) -> None:
         try:
             outcome = serve(call)
-        except Hangup as hangup:
+        except CloseConnection as hangup:
             self._refuse(str(hangup))
         except Exception:
             self._fail(call)
@@ -361,9 +363,9 @@ class Channel(asyncio.BufferedProtocol):
 
     def _pass(
         self,
-        call: Call,
+        call: RequestContext,
         stage: Stage,
-        answer: Deferred[Response] | Answer | None,
+        answer: PendingResult[Response] | Answer | None,
         *,
         gated: bool = True,
     ) -> None:
@@ -373,7 +375,7 @@ class Channel(asyncio.BufferedProtocol):
             fault = next(self._faults.acting(stage, call), None)
         if fault is not None:
             self._obey(fault, call, stage, answer)
-        elif isinstance(answer, Deferred):
+        elif isinstance(answer, PendingResult):
             self._wait(answer, lambda came: self._pass(call, Stage.AFTER, came))
         elif stage is Stage.BEFORE and answer is None:
             self._serve(call)
@@ -385,23 +387,31 @@ class Channel(asyncio.BufferedProtocol):
             self._reply(call, answer)
 
     def _obey(
-        self, fault: Fault, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
+        self,
+        fault: Fault,
+        call: RequestContext,
+        stage: Stage,
+        answer: PendingResult[Response] | Answer | None,
     ) -> None:
         fault.use(call)
         if fault.action is Action.CLOSE:
             self.abort()
         elif fault.action is Action.DROP:
-            self._deaf = True
-            self._let_go()
+            self._input_closed = True
+            self._release()
         elif fault.action is Action.WAIT:
             self._wait(fault.gate(self.call_later), lambda _: self._pass(call, stage, answer))
         else:
             self._call_hook(fault, call, stage, answer)
 
     def _call_hook(
-        self, fault: Fault, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
+        self,
+        fault: Fault,
+        call: RequestContext,
+        stage: Stage,
+        answer: PendingResult[Response] | Answer | None,
     ) -> None:
-        seen = answer.draft if isinstance(answer, Deferred) else answer
+        seen = answer.draft if isinstance(answer, PendingResult) else answer
         outcome = self._faults.run(fault, call, seen)
 
         def then(given: Answer | Failed | None) -> None:
@@ -411,34 +421,34 @@ class Channel(asyncio.BufferedProtocol):
             elif given is None or stage is Stage.AFTER_REPLY:
                 self._pass(call, stage, answer)
             else:
-                if isinstance(answer, Deferred):
+                if isinstance(answer, PendingResult):
                     answer.cancel()
                 self._pass(call, stage, given, gated=False)
 
-        if self._deaf:
+        if self._input_closed:
             return
-        if isinstance(outcome, Deferred):
-            self._outcome = answer if isinstance(answer, Deferred) else None
+        if isinstance(outcome, PendingResult):
+            self._outcome = answer if isinstance(answer, PendingResult) else None
             self._wait(outcome, then)
         else:
             then(outcome)
 
-    def _timed(self, seconds: float) -> Deferred[object]:
-        timed: Deferred[object] = Deferred(lambda: timer.cancel())
+    def _timed(self, seconds: float) -> PendingResult[object]:
+        timed: PendingResult[object] = PendingResult(lambda: timer.cancel())
         timer = self._broker.call_later(seconds, lambda: timed.complete(None))
         return timed
 
-    def _fail(self, call: Call) -> None:
+    def _fail(self, call: RequestContext) -> None:
         """Log a defect of the embedded cluster, and abort."""
         logger.exception(
             "broker=%d failed to serve api=%d v=%d", call.node_id, call.api_key, call.version
         )
         self.abort()
 
-    def _wait(self, deferred: Deferred[Any], listener: Callable[[Any], None]) -> None:
+    def _wait(self, deferred: PendingResult[Any], listener: Callable[[Any], None]) -> None:
         def arrived(value: object) -> None:
             self._waiting = None
-            if self._transport is None or self._deaf:
+            if self._transport is None or self._input_closed:
                 return
             self._busy = False
             listener(value)
@@ -450,13 +460,13 @@ class Channel(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Serve the frames that came meanwhile, and continue reading."""
-        if not self._busy and not self._deaf and not self._out.clogged:
+        if not self._busy and not self._input_closed and not self._out.is_full:
             self._resume()
             self._serve_frames()
 
     # Responding
 
-    def _reply(self, call: Call, answer: Answer | None) -> None:
+    def _reply(self, call: RequestContext, answer: Answer | None) -> None:
         """Send the response, as changed by faults."""
         changed: Answer | Failed | None = answer
         if answer is not None and self._set_faults:
@@ -482,7 +492,7 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._wait(waits, lambda _: self._replied(call, changed))
 
-    def _encode(self, call: Call, answer: Answer) -> bytearray | None:
+    def _encode(self, call: RequestContext, answer: Answer) -> bytearray | None:
         broker, ours = self._broker, not self._set_faults
         try:
             frame = encode_answer(answer, call.version, call.correlation_id)
@@ -494,10 +504,10 @@ class Channel(asyncio.BufferedProtocol):
             return None
         return frame
 
-    def _replied(self, call: Call, answer: Answer | None) -> None:
+    def _replied(self, call: RequestContext, answer: Answer | None) -> None:
         self._call = None
         self._broker.requests.over(call.served)
-        if not self._deaf:
+        if not self._input_closed:
             self._pass(call, Stage.AFTER_REPLY, answer)
 
     def _mute(self, answer: Answer | None) -> None:
@@ -507,7 +517,7 @@ class Channel(asyncio.BufferedProtocol):
             if milliseconds > 0:
                 self._wait(self._timed(milliseconds / 1000), lambda _: None)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         waiting, outcome, call = self._waiting, self._outcome, self._call
         self._waiting = self._outcome = self._call = None
         for deferred in (waiting, outcome, self._turn):

@@ -1,7 +1,7 @@
 """``Controller``: the controller of one epoch, which changes the cluster's metadata.
 
-For each change it makes the next image, writes it to the registry under its epoch and sends it to
-all brokers. Once the registry has refused a write, or while it can't reach the registry, it changes
+For each change it makes the next image, writes it to the quorum under its epoch and sends it to
+all brokers. Once the quorum has refused a write, or while it can't reach the quorum, it changes
 nothing. Used by ``control_plane.py`` and, for requests of
 clients, by the handlers. No waiting, no clock.
 
@@ -21,13 +21,13 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import (
     NO_LEADER,
-    BrokerFacts,
+    BrokerRegistration,
     MetadataImage,
-    PartitionFacts,
-    TopicFacts,
+    PartitionRegistration,
+    TopicImage,
 )
-from kclient.testing.quorum import Fenced, Registry
-from kclient.testing.responses import Refused
+from kclient.testing.quorum import Fenced, Quorum
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
@@ -78,44 +78,44 @@ class Controller:
 
     Args:
         node_id: Of the broker that is controller.
-        epoch: Assigned by the registry.
-        registry: Stores the images.
+        epoch: Assigned by the quorum.
+        quorum: Stores the images.
         rng: Of topic ids.
         tally: To count in.
         publish: Sends an image to all brokers.
-        reaches_registry: Whether it can reach the registry.
+        reaches_quorum: Whether it can reach the quorum.
     """
 
     node_id: int
     epoch: int
-    _registry: Registry
+    _quorum: Quorum
     _rng: random.Random
     _tally: Tally
     _publish: Callable[[Controller, MetadataImage], None]
-    _reaches_registry: Callable[[], bool]
+    _reaches_quorum: Callable[[], bool]
 
     @property
     def image(self) -> MetadataImage:
         """The newest image.
 
         Raises:
-            Refused: NOT_CONTROLLER: it was replaced, or can't reach the registry.
+            ApiError: NOT_CONTROLLER: it was replaced, or can't reach the quorum.
         """
         self._check()
-        return self._registry.image
+        return self._quorum.image
 
     def _check(self) -> None:
-        if not self._reaches_registry():
-            raise Refused(ErrorCode.NOT_CONTROLLER, "The controller is cut off.")
-        if (self._registry.holder, self._registry.epoch) != (self.node_id, self.epoch):
-            raise Refused(ErrorCode.NOT_CONTROLLER, "Another controller was elected.")
+        if not self._reaches_quorum():
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "The controller is cut off.")
+        if (self._quorum.controller_id, self._quorum.epoch) != (self.node_id, self.epoch):
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "Another controller was elected.")
 
     def _commit(self, image: MetadataImage) -> None:
         try:
             self._check()
-            written = self._registry.write(self.node_id, self.epoch, image)
+            written = self._quorum.write(self.node_id, self.epoch, image)
         except Fenced:
-            raise Refused(ErrorCode.NOT_CONTROLLER, "Another controller was elected.") from None
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "Another controller was elected.") from None
         self._publish(self, written)
 
     def announce(self) -> None:
@@ -124,7 +124,7 @@ class Controller:
         Called at the beginning of the epoch, and when reachability changes.
         """
         image = self.image
-        sessions = self._registry.sessions
+        sessions = self._quorum.sessions
         gone = [one for one in image.brokers.values() if one.alive]
         gone = [one for one in gone if sessions.get(one.node_id) != one.epoch]
         for facts in gone:  # mark all of them first, so that none of them is elected
@@ -136,7 +136,7 @@ class Controller:
 
     # Brokers
 
-    def broker_up(self, facts: BrokerFacts) -> None:
+    def broker_up(self, facts: BrokerRegistration) -> None:
         """A broker has a new session; partitions without a leader may elect it."""
         image = self.image
         was = image.brokers.get(facts.node_id)
@@ -177,7 +177,7 @@ class Controller:
                     self._tally.isr_shrinks += len(after.isr) < len(one.isr)
         return image.with_partitions(changed) if changed else image
 
-    def _note_election(self, before: PartitionFacts, after: PartitionFacts) -> None:
+    def _note_election(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
         if after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
             return
         self._tally.elections += 1
@@ -188,10 +188,10 @@ class Controller:
 
     def create_topic(
         self, name: str, assignments: Sequence[Sequence[int]], config: TopicConfig
-    ) -> TopicFacts:
+    ) -> TopicImage:
         """Create a topic whose name, assignments and configuration were checked."""
         image = self.image
-        topic = TopicFacts(name, self._new_id(), config, _partitions(image, name, 0, assignments))
+        topic = TopicImage(name, self._new_id(), config, _partitions(image, name, 0, assignments))
         self._commit(image.with_topics(topic))
         return topic
 
@@ -202,7 +202,7 @@ class Controller:
         more = _partitions(image, topic, len(found.partitions), assignments)
         self._commit(image.with_topics(replace(found, partitions=found.partitions + more)))
 
-    def delete_topic(self, topic: TopicFacts) -> None:
+    def delete_topic(self, topic: TopicImage) -> None:
         """Remove a topic; a later one of the same name has another id."""
         image = self.image
         self._commit(image.without_topic(image.topics[topic.name]))
@@ -213,7 +213,7 @@ class Controller:
         topics = []
         for name, config in configs.items():
             topic = image.topics[name]
-            partitions = tuple(reckoned(one, config) for one in topic.partitions)
+            partitions = tuple(with_current_elr(one, config) for one in topic.partitions)
             topics.append(replace(topic, config=config, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
@@ -224,7 +224,7 @@ class Controller:
         topics = []
         for topic in image.topics.values():
             own = topic.config if same else image.topic_config(topic.config.given)
-            partitions = tuple(reckoned(one, own) for one in topic.partitions)
+            partitions = tuple(with_current_elr(one, own) for one in topic.partitions)
             topics.append(replace(topic, config=own, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
@@ -239,7 +239,7 @@ class Controller:
         Changes of a stale epoch, and those that add replicas that are down, are refused.
         """
         image = self.image
-        accepted: list[PartitionFacts] = []
+        accepted: list[PartitionRegistration] = []
         codes = []
         for change in changes:
             facts = image.partition(change.topic, change.index)
@@ -260,14 +260,14 @@ class Controller:
         """Make ``node_id``, a replica in sync, the leader.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION, or REPLICA_NOT_AVAILABLE.
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION, or REPLICA_NOT_AVAILABLE.
         """
         image = self.image
         facts = image.partition(topic, index)
         if facts is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
         if node_id not in facts.isr or not image.brokers[node_id].alive:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.REPLICA_NOT_AVAILABLE,
                 f"broker {node_id} has no replica of {topic}-{index} that is up and in sync; "
                 f"its replicas are {list(facts.replicas)}, in sync are {list(facts.isr)}",
@@ -278,31 +278,33 @@ class Controller:
         """Elect the preferred leader, or with ``unclean`` any replica that is up if there is none.
 
         Raises:
-            Refused: With the code of Kafka's controller.
+            ApiError: With the code of Kafka's controller.
         """
         image = self.image
         facts = image.partition(topic, index)
         if facts is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
         alive = _alive(image)
         if unclean:
             if facts.leader != NO_LEADER:
-                raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
+                raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
             after = elect(facts, alive, image.topics[topic].config)
             if after.leader == NO_LEADER:
                 after = elect_unclean(facts, alive)
             if after.leader == NO_LEADER:
-                raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+                raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
         else:
             preferred = facts.replicas[0]
             if facts.leader == preferred:
-                raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
+                raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
             if preferred not in facts.isr or preferred not in alive:
-                raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+                raise ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             after = lead(facts, preferred)
         self._elect(image, facts, after)
 
-    def _elect(self, image: MetadataImage, before: PartitionFacts, after: PartitionFacts) -> None:
+    def _elect(
+        self, image: MetadataImage, before: PartitionRegistration, after: PartitionRegistration
+    ) -> None:
         self._note_election(before, after)
         self._commit(image.with_partitions([after]))
 
@@ -315,7 +317,7 @@ _FENCES = (
 
 
 def _objection(
-    image: MetadataImage, facts: PartitionFacts | None, node_id: int, change: IsrChange
+    image: MetadataImage, facts: PartitionRegistration | None, node_id: int, change: IsrChange
 ) -> ErrorCode:
     if facts is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -338,18 +340,18 @@ def _alive(image: MetadataImage) -> frozenset[int]:
 
 def _partitions(
     image: MetadataImage, topic: str, first: int, assignments: Sequence[Sequence[int]]
-) -> tuple[PartitionFacts, ...]:
+) -> tuple[PartitionRegistration, ...]:
     alive = _alive(image)
     found = []
     for index, replicas in enumerate(assignments, first):
         isr = tuple(one for one in replicas if one in alive)
-        found.append(PartitionFacts(topic, index, tuple(replicas), isr, isr[0]))
+        found.append(PartitionRegistration(topic, index, tuple(replicas), isr, isr[0]))
     return tuple(found)
 
 
 def broker_gone(
-    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
-) -> PartitionFacts:
+    facts: PartitionRegistration, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionRegistration:
     """A broker is down: remove it from the ISR, and elect another leader if it led."""
     if node_id not in facts.isr and facts.leader != node_id:
         return facts
@@ -364,15 +366,17 @@ def broker_gone(
 
 
 def broker_back(
-    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
-) -> PartitionFacts:
+    facts: PartitionRegistration, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionRegistration:
     """A broker is up: elect a leader if its partition has none, among all that are up."""
     if facts.leader != NO_LEADER or node_id not in facts.replicas:
         return facts
     return elect(facts, alive, config)
 
 
-def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) -> PartitionFacts:
+def elect(
+    facts: PartitionRegistration, alive: Collection[int], config: TopicConfig
+) -> PartitionRegistration:
     """Elect the first live replica in sync, else an eligible one, else unclean if allowed."""
     for one in facts.replicas:
         if one in facts.isr and one in alive:
@@ -385,7 +389,7 @@ def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) ->
     return facts if facts.leader == NO_LEADER else lead(facts, NO_LEADER)
 
 
-def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFacts:
+def elect_unclean(facts: PartitionRegistration, alive: Collection[int]) -> PartitionRegistration:
     """Elect the first live replica, whatever records it has; the same facts if there is none."""
     for one in facts.replicas:
         if one in alive:
@@ -394,7 +398,7 @@ def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFac
     return facts
 
 
-def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
+def lead(facts: PartitionRegistration, leader: int) -> PartitionRegistration:
     """Set the leader, or NO_LEADER, in a new epoch."""
     return replace(
         facts,
@@ -404,7 +408,9 @@ def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
     )
 
 
-def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -> PartitionFacts:
+def with_isr(
+    facts: PartitionRegistration, isr: tuple[int, ...], config: TopicConfig
+) -> PartitionRegistration:
     """Set the ISR, and the eligible leader replicas that follow from it."""
     known = {*facts.isr, *facts.elr}
     changed = replace(facts, isr=isr, partition_epoch=facts.partition_epoch + 1)
@@ -414,7 +420,7 @@ def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -
     return replace(changed, elr=elr, last_known_elr=() if isr else facts.last_known_elr)
 
 
-def reckoned(facts: PartitionFacts, config: TopicConfig) -> PartitionFacts:
+def with_current_elr(facts: PartitionRegistration, config: TopicConfig) -> PartitionRegistration:
     """Recompute eligibility under a new ``min.insync.replicas``: none with enough in sync."""
     if not facts.elr or not facts.has_min_isr(config):
         return facts

@@ -15,12 +15,12 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
 from kclient.testing.log import PartitionLog
 from kclient.testing.replica import Replica
-from kclient.testing.responses import Deferred
+from kclient.testing.responses import PendingResult
 
 T = TypeVar("T")
 
 
-class LogWait(ABC, Generic[T]):
+class DelayedOperation(ABC, Generic[T]):
     """A response that is tried whenever ``look`` is called, and comes after ``seconds`` at most.
 
     Attributes:
@@ -31,7 +31,7 @@ class LogWait(ABC, Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._soon: asyncio.Handle | None = None
         self._timer = self._loop.call_later(seconds, self._attempt, True)
-        self.answer: Deferred[T] = Deferred(self._let_go)
+        self.answer: PendingResult[T] = PendingResult(self._release)
 
     @abstractmethod
     def _attempt(self, last: bool) -> None:
@@ -46,14 +46,14 @@ class LogWait(ABC, Generic[T]):
         self._soon = None
         self._attempt(False)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Release timer and listeners."""
         self._timer.cancel()
         if self._soon is not None:
             self._soon.cancel()
 
 
-class Waiting:
+class ProducePartitionStatus:
     """One partition of a produce.
 
     Args:
@@ -76,7 +76,7 @@ class Waiting:
         if self.done:
             return True
         replica = self.replica
-        if replica.is_gone:
+        if replica.is_deleted:
             self.settle(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif not replica.leads or replica.epoch != self._epoch:
             self.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -91,17 +91,17 @@ class Waiting:
         self._settle(code)
 
 
-def all_settled(waiting: Sequence[Waiting]) -> bool:
+def all_settled(waiting: Sequence[ProducePartitionStatus]) -> bool:
     """Check each for an outcome; return whether all have one."""
     pending = [one for one in waiting if not one.look()]
     return not pending
 
 
-class AckWait(LogWait[T]):
+class DelayedProduce(DelayedOperation[T]):
     """Responds when all in sync have what was written to ``waiting``, or after ``seconds``."""
 
     def __init__(
-        self, waiting: Sequence[Waiting], seconds: float, respond: Callable[[], T]
+        self, waiting: Sequence[ProducePartitionStatus], seconds: float, respond: Callable[[], T]
     ) -> None:
         super().__init__(seconds)
         self._waiting = waiting
@@ -118,13 +118,13 @@ class AckWait(LogWait[T]):
                     one.settle(ErrorCode.REQUEST_TIMED_OUT)
         self.answer.complete(self._respond())
 
-    def _let_go(self) -> None:
-        super()._let_go()
+    def _release(self) -> None:
+        super()._release()
         for one in self._waiting:
             one.replica.log.unlisten(self.look)
 
 
-class FetchWait(LogWait[Response]):
+class DelayedFetch(DelayedOperation[Response]):
     """Responds when ``missing_bytes`` more can be read from ``logs``, or after ``seconds``.
 
     Args:
@@ -167,7 +167,7 @@ class FetchWait(LogWait[Response]):
         else:
             self.answer.complete(outcome)
 
-    def _let_go(self) -> None:
-        super()._let_go()
+    def _release(self) -> None:
+        super()._release()
         for log in self._logs:
             log.unlisten(self._grown)

@@ -28,9 +28,9 @@ from kclient.testing.handlers import (
     produce,
     topics,
 )
-from kclient.testing.request_context import Call
+from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import ServedRequest
-from kclient.testing.responses import Deferred, encode_frame
+from kclient.testing.responses import PendingResult, encode_frame
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -40,7 +40,7 @@ _PAST_THE_END = "(end)"
 """The field that the decoder names if there are bytes after the message."""
 _SIZE = struct.Struct(">i")
 
-Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Any] | None"]
+Handle: TypeAlias = Callable[[RequestContext, Any], "Response | PendingResult[Any] | None"]
 HANDLERS: dict[int, Handle] = {
     0: produce.produce,
     1: fetch.handle,
@@ -78,7 +78,7 @@ HANDLERS: dict[int, Handle] = {
 """The handler of each API, by Kafka's number."""
 
 
-class Unserved(Exception):
+class UnsupportedRequest(Exception):
     """A request of an API or version that is not served.
 
     Attributes:
@@ -90,26 +90,26 @@ class Unserved(Exception):
         self.answer = answer
 
 
-def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
+def open_call(broker: Broker, frame: memoryview, connection: int) -> RequestContext:
     """Decode a request and note it in the log.
 
     Raises:
-        Unserved: Its API or version is not served.
+        UnsupportedRequest: Its API or version is not served.
         KafkaError: It is malformed.
     """
     if len(frame) < _REQUEST_START.size:
-        raise Unserved(f"a frame of {len(frame)} bytes is no request")
+        raise UnsupportedRequest(f"a frame of {len(frame)} bytes is no request")
     key, version, correlation_id = _REQUEST_START.unpack_from(frame, 0)
     if key not in HANDLERS:
-        raise Unserved(f"the embedded cluster does not serve API {key}")
+        raise UnsupportedRequest(f"the embedded cluster does not serve API {key}")
     lowest, highest = broker.versions[key]
     if not lowest <= version <= highest:
         if key == API_VERSIONS_KEY:
             answer = encode_frame(
                 api_versions.unsupported_version_response(broker.versions), 0, correlation_id
             )
-            raise Unserved(f"ApiVersions v{version}", answer)
-        raise Unserved(f"{API_NAMES[key]} v{version} is not served")
+            raise UnsupportedRequest(f"ApiVersions v{version}", answer)
+        raise UnsupportedRequest(f"{API_NAMES[key]} v{version} is not served")
     header = decode_request_header(frame)
     request = _decode(request_class(key), frame, version, header.body_offset)
     entry = ServedRequest(
@@ -125,7 +125,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
         request,
     )
     broker.requests.add(entry)
-    return Call(broker, key, version, correlation_id, header.client_id, request, entry)
+    return RequestContext(broker, key, version, correlation_id, header.client_id, request, entry)
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:
@@ -138,13 +138,13 @@ def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) ->
         return cls.decode(frame[: error.offset], version, offset)
 
 
-def serve(call: Call) -> Response | Deferred[Response] | None:
+def serve(call: RequestContext) -> Response | PendingResult[Response] | None:
     """Execute a request.
 
     Returns:
-        The response; a Deferred if it has to wait; None if the client expects none.
+        The response; a PendingResult if it has to wait; None if the client expects none.
 
     Raises:
-        Hangup: The connection must be closed instead.
+        CloseConnection: The connection must be closed instead.
     """
     return HANDLERS[call.api_key](call, call.request)

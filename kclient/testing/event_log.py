@@ -1,6 +1,6 @@
 """``EventLog``: the events inside a cluster, for tests that read them, listen or wait.
 
-``cluster.events`` is one. The registry adds the events; the log doesn't know the registry. It has
+``cluster.events`` is one. The quorum adds the events; the log doesn't know the quorum. It has
 no task, and no timer but that of a ``wait_for``.
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from kclient.frozen import Frozen, frozen
-from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts
+from kclient.testing.image import NO_LEADER, MetadataImage, PartitionRegistration
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -138,7 +138,7 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[ClusterEven
                 yield from _changes(one, other)
 
 
-def _changes(before: PartitionFacts, after: PartitionFacts) -> Iterator[ClusterEvent]:
+def _changes(before: PartitionRegistration, after: PartitionRegistration) -> Iterator[ClusterEvent]:
     topic, index, epoch = after.topic, after.index, after.leader_epoch
     left = tuple(one for one in before.isr if one not in after.isr)
     if left:

@@ -20,12 +20,12 @@ from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import called, check_where, counted, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo
-from kclient.testing.responses import Answer, Deferred
+from kclient.testing.responses import Answer, PendingResult
 from kclient.testing.timed_wait import check_timeout, waited
 
 if TYPE_CHECKING:
     from kclient.testing.fault_list import FaultList
-    from kclient.testing.request_context import Call
+    from kclient.testing.request_context import RequestContext
 
 Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | None"]
 """A test's function; may be ``async``."""
@@ -110,8 +110,8 @@ class Fault:
         where: Conditions on the requests that it is for.
         detail: Its other arguments, as text.
         act: Of a HOOK or a CHANGE: takes a call and its response, and returns the one to send, or
-            None. Of a SPOIL: takes a channel and a frame, which it sends; returns a Deferred if
-            the connection must wait meanwhile.
+            None. Of a SPOIL: takes a channel and a frame, which it sends; returns a PendingResult
+            if the connection must wait meanwhile.
         applies: Of a CHANGE: whether there is anything to change.
         code: Error code of an ERROR.
         seconds: Duration of a WAIT; None means until ``release()``.
@@ -131,7 +131,7 @@ class Fault:
     where: Mapping[str, Any]
     detail: str = ""
     act: Callable[..., Any] = _do_nothing
-    applies: Callable[[Call, Response], bool] | None = None
+    applies: Callable[[RequestContext, Response], bool] | None = None
     code: ErrorCode = ErrorCode.NONE
     seconds: float | None = None
     byte: int = 0
@@ -214,7 +214,7 @@ class Fault:
             for topic, partition in entries
         )
 
-    def use(self, call: Call | None = None) -> None:
+    def use(self, call: RequestContext | None = None) -> None:
         """Count one use; with a call, it won't act on that one again."""
         if call is not None:
             call.used_faults.append(self)
@@ -277,7 +277,7 @@ class Fault:
         """Forget what was held: it was resumed, or its connection was lost."""
         self._held.pop(by, None)
 
-    def gate(self, call_later: Timers) -> Deferred[object]:
+    def gate(self, call_later: Timers) -> PendingResult[object]:
         """Hold a request for ``seconds``, or until ``release``; completes when it may continue."""
 
         def abandon() -> None:
@@ -285,7 +285,7 @@ class Fault:
             if cancel is not None:
                 cancel()
 
-        gate: Deferred[object] = Deferred(abandon)
+        gate: PendingResult[object] = PendingResult(abandon)
         self.hold(lambda: gate.complete(None), gate)
         cancel = None
         if self.seconds is not None:

@@ -16,7 +16,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.api_versions import API_NAMES, request_class
 from kclient.testing.api_versions import VERSIONS, ApiName
-from kclient.testing.arguments import flag, is_number, is_whole, meant, node_of, text, whole
+from kclient.testing.arguments import did_you_mean, flag, is_number, is_whole, node_of, text, whole
 from kclient.testing.request_info import REPLICA_ID, RequestInfo, names_partitions, names_topics
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def check_words(owner: str, method: Callable[..., object], given: Iterable[str])
     for word in given:
         if word not in words:
             raise InvalidArgument(
-                f"{owner}.{method.__name__}() takes no {word!r}{meant(word, words)}; "
+                f"{owner}.{method.__name__}() takes no {word!r}{did_you_mean(word, words)}; "
                 f"it takes {', '.join(words)}"
             )
 
@@ -143,7 +143,7 @@ def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
     if isinstance(value, str) and value in allowed:
         return allowed[value]
     raise InvalidArgument(
-        f"{name}={value!r} must be one of {', '.join(allowed)}{meant(value, allowed)}"
+        f"{name}={value!r} must be one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
     )
 
 
@@ -154,7 +154,7 @@ def error_code(code: object) -> ErrorCode:
         InvalidArgument: It is NONE, or no code of Kafka's.
     """
     if not is_whole(code):
-        near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
+        near = did_you_mean(code, ErrorCode.__members__, "ErrorCode.{}")
         raise InvalidArgument(f"code={code!r} must be an ErrorCode{near}")
     if code == ErrorCode.NONE:
         raise InvalidArgument("code must not be ErrorCode.NONE, which is no error")

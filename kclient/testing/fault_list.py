@@ -1,9 +1,9 @@
 """``FaultList``: faults in the order in which they act, and ``acting``, which finds matching ones.
 
-``connection.py`` queries it at each stage of a request, ``Call.error_for`` per entry, and a memory
-network for its bytes. It calls the test's functions: an exception of one is kept for the test. A
-coroutine runs in a task, and the request waits for it. Tasks outlive the connection, as they may
-crash its broker; they end with their fault at the latest.
+``connection.py`` queries it at each stage of a request, ``RequestContext.error_for`` per entry, and
+a memory network for its bytes. It calls the test's functions: an exception of one is kept for the
+test. A coroutine runs in a task, and the request waits for it. Tasks outlive the connection, as
+they may crash its broker; they end with their fault at the latest.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kclient.protocol.message import Response
 from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_arguments import check_brokers
 from kclient.testing.request_info import facts_of, info_of
-from kclient.testing.responses import Answer, Deferred
+from kclient.testing.responses import Answer, PendingResult
 
 if TYPE_CHECKING:
-    from kclient.testing.request_context import Call
+    from kclient.testing.request_context import RequestContext
 
 logger = logging.getLogger("kclient.testing")
 
@@ -149,7 +149,10 @@ class FaultList:
         return False
 
     def acting(
-        self, stage: Stage, call: Call | None, facts: Mapping[str, object] = MappingProxyType({})
+        self,
+        stage: Stage,
+        call: RequestContext | None,
+        facts: Mapping[str, object] = MappingProxyType({}),
     ) -> Iterator[Fault]:
         """Return the faults that act, in order; the caller calls ``use`` on each that it applies.
 
@@ -166,7 +169,7 @@ class FaultList:
             facts = {**facts_of(call), **facts}
         return (one for one in listed if self._acts(one, call, facts))
 
-    def _acts(self, fault: Fault, call: Call | None, facts: Mapping[str, object]) -> bool:
+    def _acts(self, fault: Fault, call: RequestContext | None, facts: Mapping[str, object]) -> bool:
         if call is None:
             return fault.active and fault.matches(facts)
         if fault in call.used_faults:
@@ -182,13 +185,13 @@ class FaultList:
             return fault.concerns([(facts["topic"], facts["partition"])])
         return fault.concerns(call.entries())
 
-    def _holds_when(self, fault: Fault, call: Call) -> bool:
+    def _holds_when(self, fault: Fault, call: RequestContext) -> bool:
         when = fault.where.get("when")
         return when is None or self._called(lambda: bool(when(info_of(call)))) is True
 
     # Functions of the test
 
-    def changed(self, call: Call, answer: Any) -> Answer | Failed:
+    def changed(self, call: RequestContext, answer: Any) -> Answer | Failed:
         """The response after the faults that change it; raw bytes are left as they are."""
         for fault in self.acting(Stage.ANSWER, call) if isinstance(answer, Response) else ():
             if fault.applies is None or fault.applies(call, answer):
@@ -199,10 +202,12 @@ class FaultList:
                     break
         return cast("Answer | Failed", answer)
 
-    def run(self, fault: Fault, call: Call, answer: Answer | None) -> Deferred[Outcome] | Outcome:
-        """Return the result of a fault's function, or a Deferred of it; None if cancelled."""
+    def run(
+        self, fault: Fault, call: RequestContext, answer: Answer | None
+    ) -> PendingResult[Outcome] | Outcome:
+        """Return the result of a fault's function, or a PendingResult of it; None if cancelled."""
 
-        def run() -> Deferred[Outcome] | Outcome:
+        def run() -> PendingResult[Outcome] | Outcome:
             outcome = fault.act(call, answer)
             if fault.action is Action.HOOK and inspect.isawaitable(outcome):
                 return self._spawn(fault, outcome)
@@ -210,8 +215,8 @@ class FaultList:
 
         return self._called(run)
 
-    def _spawn(self, fault: Fault, waiting: Awaitable[Any]) -> Deferred[Outcome]:
-        answer: Deferred[Outcome] = Deferred()
+    def _spawn(self, fault: Fault, waiting: Awaitable[Any]) -> PendingResult[Outcome]:
+        answer: PendingResult[Outcome] = PendingResult()
         task = asyncio.ensure_future(waiting)
         self._tasks[task] = fault
 

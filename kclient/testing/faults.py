@@ -19,9 +19,9 @@ from kclient.testing.arguments import whole
 from kclient.testing.fault import Action, Fault, Hook, Stage
 from kclient.testing.fault_arguments import Where, named
 from kclient.testing.fault_list import FaultList
-from kclient.testing.request_context import Call
+from kclient.testing.request_context import RequestContext
 from kclient.testing.request_info import info_of
-from kclient.testing.responses import Deferred, Unframed
+from kclient.testing.responses import PendingResult, Unframed
 
 if TYPE_CHECKING:
     from kclient.testing.connection import Channel
@@ -256,7 +256,7 @@ class Faults(FaultList):
         stage = check.one_of("at", at, _STAGES)
         check.function("function", function, plain=False)
 
-        def act(call: Call, answer: Any) -> object:
+        def act(call: RequestContext, answer: Any) -> object:
             return function(info_of(call, answer))
 
         detail = f"{at} {check.called(function)}"
@@ -303,7 +303,7 @@ class Faults(FaultList):
         words = f"of seconds from 0 to {_MOST_THROTTLE}"
         check.number("seconds", seconds, words, lambda one: 0 <= one <= _MOST_THROTTLE)
 
-        def act(call: Call, response: Any) -> None:
+        def act(call: RequestContext, response: Any) -> None:
             response.throttle_time_ms = round(1000 * seconds)
 
         return self._change(check.api("throttle", api), times, where, f"{seconds:g} s", act)
@@ -319,7 +319,7 @@ class Faults(FaultList):
         """
         check.function("function", function)
 
-        def act(call: Call, response: Any) -> object:
+        def act(call: RequestContext, response: Any) -> object:
             return function(call.request, response)
 
         return self._change(check.api("rewrite", api), times, where, check.called(function), act)
@@ -331,7 +331,7 @@ class Faults(FaultList):
         """Flip the last byte of the records that fetches of a partition return, if any."""
         check.check_where(_FETCH, Where(topic=topic, partition=partition))
 
-        def parts(call: Call, response: Any) -> list[Any]:
+        def parts(call: RequestContext, response: Any) -> list[Any]:
             return [
                 part
                 for one in response.responses
@@ -340,7 +340,7 @@ class Faults(FaultList):
                 if part.partition_index == partition and part.records
             ]
 
-        def act(call: Call, response: Any) -> None:
+        def act(call: RequestContext, response: Any) -> None:
             for part in parts(call, response):
                 part.records = bytearray(part.records)  # a copy: the log keeps the original
                 part.records[-1] ^= 0xFF
@@ -440,7 +440,7 @@ class Faults(FaultList):
         """Send a response slowly, at that many bytes per second; later responses wait for it."""
         check.number("bytes_per_second", bytes_per_second, "above 0", lambda one: one > 0)
 
-        def act(channel: Channel, frame: bytearray) -> Deferred[object]:
+        def act(channel: Channel, frame: bytearray) -> PendingResult[object]:
             return _trickle(fault, channel, frame, bytes_per_second)
 
         fault = self._spoil(api, times, where, f"{bytes_per_second:g} bytes/s", act)
@@ -463,7 +463,7 @@ def _late(after: bool) -> Stage:
 
 def _trickle(
     fault: Fault, channel: Channel, frame: bytearray, bytes_per_second: float
-) -> Deferred[object]:
+) -> PendingResult[object]:
     """Send a frame slowly, or at once when the fault is released; completes when all was sent."""
     step = max(1, round(bytes_per_second * _STEP_SECONDS))
     cancel: Callable[[], None] | None = None
@@ -482,7 +482,7 @@ def _trickle(
         if cancel is not None:
             cancel()
 
-    done: Deferred[object] = Deferred(stop)
+    done: PendingResult[object] = PendingResult(stop)
     fault.hold(lambda: send(len(frame)), done)
     send(step)
     return done

@@ -40,7 +40,7 @@ class PartitionKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wanted:
+class RequestedPartition:
     """One partition of a fetch request."""
 
     key: PartitionKey
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Answer:
+class FetchPartitionData:
     """The result of reading one wanted partition."""
 
     key: PartitionKey
@@ -77,18 +77,18 @@ class Answer:
 
 @dataclass(slots=True)
 class _Cached:
-    wanted: Wanted
+    wanted: RequestedPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def is_behind(self, answer: Answer) -> bool:
+    def is_behind(self, answer: FetchPartitionData) -> bool:
         """Whether the client has other values of the high watermark or the log start offset."""
         return (
             self.high_watermark != answer.high_watermark
             or self.log_start_offset != answer.log_start_offset
         )
 
-    def has_news(self, answer: Answer) -> bool:
+    def has_news(self, answer: FetchPartitionData) -> bool:
         """Whether ``answer`` must be sent to the client; remembers the values that are sent."""
         news = (
             bool(answer.size_bytes) or answer.diverging is not None or answer.preferred_replica >= 0
@@ -129,7 +129,7 @@ class FetchContext:
         follower: Node id of a follower, which has one session outside the slots; -1 for clients.
     """
 
-    wanted: list[Wanted]
+    wanted: list[RequestedPartition]
     error: ErrorCode = ErrorCode.NONE
     session: FetchSession | None = None
     creates: bool = False
@@ -161,7 +161,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[Wanted],
+        wanted: Iterable[RequestedPartition],
         forgotten: Iterable[PartitionKey],
         version: int,
         now: float,
@@ -189,7 +189,7 @@ class FetchSessions:
     def _continue(
         self,
         session: FetchSession,
-        wanted: Iterable[Wanted],
+        wanted: Iterable[RequestedPartition],
         forgotten: Iterable[PartitionKey],
         now: float,
     ) -> FetchContext:
@@ -214,8 +214,8 @@ class FetchSessions:
         )
 
     def finish(
-        self, context: FetchContext, answers: list[Answer], now: float
-    ) -> tuple[ErrorCode, int, list[Answer]]:
+        self, context: FetchContext, answers: list[FetchPartitionData], now: float
+    ) -> tuple[ErrorCode, int, list[FetchPartitionData]]:
         """Pick the results that are sent.
 
         Returns:
@@ -230,8 +230,8 @@ class FetchSessions:
         return ErrorCode.NONE, self._create(context, answers, now), answers
 
     def _finish_incremental(
-        self, context: FetchContext, session: FetchSession, answers: list[Answer]
-    ) -> tuple[ErrorCode, int, list[Answer]]:
+        self, context: FetchContext, session: FetchSession, answers: list[FetchPartitionData]
+    ) -> tuple[ErrorCode, int, list[FetchPartitionData]]:
         if session.epoch != context.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
         told = []
@@ -244,7 +244,7 @@ class FetchSessions:
                 session.partitions[answer.key] = session.partitions.pop(answer.key)
         return ErrorCode.NONE, session.session_id, told
 
-    def _create(self, context: FetchContext, answers: list[Answer], now: float) -> int:
+    def _create(self, context: FetchContext, answers: list[FetchPartitionData], now: float) -> int:
         follower = context.follower
         if follower >= 0:
             self._drop_of(follower)

@@ -65,8 +65,8 @@ class FollowerFetch:
         self._to_send: dict[Key, None] = {}
         self._to_forget: dict[Key, None] = {}
         self._asked: set[Key] = set()
-        self._strays: dict[Key, list[int]] = {}
-        self._ailing: dict[Key, float] = {}
+        self._out_of_range: dict[Key, list[int]] = {}
+        self._delayed: dict[Key, float] = {}
         self._epochs: dict[Key, int] = {}
         self._told_starts: dict[Key, int] = {}
         self._session = (0, 0)
@@ -77,14 +77,14 @@ class FollowerFetch:
         return not self._mine
 
     @property
-    def is_resting(self) -> bool:
+    def all_delayed(self) -> bool:
         """Whether all partitions were refused and are not due for a retry."""
-        return len(self._ailing) >= len(self._mine)
+        return len(self._delayed) >= len(self._mine)
 
     @property
     def next_retry(self) -> float | None:
         """Time of the next retry of a refused partition; None if none was refused."""
-        return min(self._ailing.values(), default=None)
+        return min(self._delayed.values(), default=None)
 
     def is_left_out(self) -> bool:
         """Whether this follower is not in the ISR of some partition."""
@@ -95,8 +95,8 @@ class FollowerFetch:
         mine = {(one.topic_id, one.facts.index): one for one in replicas}
         changed = False
         for key, replica in mine.items():
-            if self._mine.get(key) is not replica or key in self._ailing:
-                self._ailing.pop(key, None)
+            if self._mine.get(key) is not replica or key in self._delayed:
+                self._delayed.pop(key, None)
                 self._to_send[key] = None
                 changed = True
             elif self._epochs.get(key) != replica.epoch:
@@ -112,7 +112,7 @@ class FollowerFetch:
 
     def _forget(self, key: Key) -> None:
         self._to_send.pop(key, None)
-        self._ailing.pop(key, None)
+        self._delayed.pop(key, None)
         self._epochs.pop(key, None)
         self._told_starts.pop(key, None)
         if key in self._asked:
@@ -123,14 +123,14 @@ class FollowerFetch:
         self._session = (0, 0)
         self._asked.clear()
         self._to_forget.clear()
-        self._strays.clear()
-        self._to_send = dict.fromkeys(key for key in self._mine if key not in self._ailing)
+        self._out_of_range.clear()
+        self._to_send = dict.fromkeys(key for key in self._mine if key not in self._delayed)
 
     def revive(self, now: float) -> bool:
         """Fetch partitions again whose retry is due; return whether there are any."""
-        due = [key for key, at in self._ailing.items() if at <= now]
+        due = [key for key, at in self._delayed.items() if at <= now]
         for key in due:
-            del self._ailing[key]
+            del self._delayed[key]
             if key in self._mine:
                 self._to_send[key] = None
         return bool(due)
@@ -156,7 +156,7 @@ class FollowerFetch:
                     self._to_forget[key] = None
                     continue
                 if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._strays[key] = []
+                    self._out_of_range[key] = []
                 elif part.error_code:
                     self._refused(key, now + backoff)
                 else:
@@ -203,7 +203,7 @@ class FollowerFetch:
 
     def _refused(self, key: Key, until: float) -> None:
         self._tally.fences += 1
-        self._ailing[key] = until
+        self._delayed[key] = until
         self._to_send.pop(key, None)
         self._to_forget[key] = None
 
@@ -211,7 +211,7 @@ class FollowerFetch:
         diverging = part.diverging_epoch
         if diverging.epoch >= 0:
             end = replica.log.end_offset
-            if replica.cut_back(diverging.epoch, diverging.end_offset):
+            if replica.truncate_diverging(diverging.epoch, diverging.end_offset):
                 self._truncated(replica, end)
             self._to_send[key] = None
             return
@@ -230,24 +230,24 @@ class FollowerFetch:
 
     # Partitions whose end isn't within the leader's log
 
-    def stray_request(self) -> ListOffsetsRequest | None:
+    def list_offsets_request(self) -> ListOffsetsRequest | None:
         """Make a request for the start of the leader's log of one of them, or then for its end."""
-        for key in tuple(self._strays):
+        for key in tuple(self._out_of_range):
             replica = self._mine.get(key)
             if replica is None:
-                del self._strays[key]
+                del self._out_of_range[key]
                 continue
-            spec = OffsetSpec.LATEST if self._strays[key] else OffsetSpec.EARLIEST
+            spec = OffsetSpec.LATEST if self._out_of_range[key] else OffsetSpec.EARLIEST
             facts = replica.facts
             wanted = ListOffsetsPartition(facts.index, facts.leader_epoch, spec)
             return ListOffsetsRequest(self._node_id, 0, [ListOffsetsTopic(facts.topic, [wanted])])
         return None
 
     def locate(self, response: ListOffsetsResponse, now: float, backoff: float) -> None:
-        """Apply the response to ``stray_request``."""
+        """Apply the response to ``list_offsets_request``."""
         topic = response.topics[0]
         part = topic.partitions[0]
-        for key, found in tuple(self._strays.items()):
+        for key, found in tuple(self._out_of_range.items()):
             replica = self._mine.get(key)
             if replica is None or (replica.facts.topic, replica.facts.index) != (
                 topic.name,
@@ -255,19 +255,19 @@ class FollowerFetch:
             ):
                 continue
             if part.error_code:
-                del self._strays[key]
+                del self._out_of_range[key]
                 self._refused(key, now + backoff)
             elif not found:
                 found.append(part.offset)
             else:
-                del self._strays[key]
+                del self._out_of_range[key]
                 self._come_back(key, replica, found[0], part.offset, now + backoff)
 
     def _come_back(self, key: Key, replica: Replica, first: int, last: int, until: float) -> None:
         """Restart the log where the leader's starts, or truncate it to the leader's end."""
         log, end = replica.log, replica.log.end_offset
         if last < end:
-            replica.cut_to(last)
+            replica.truncate_to(last)
             self._truncated(replica, end)
         elif first > log.end_offset:
             log.restart(first)

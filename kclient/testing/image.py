@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
 NO_LEADER = -1
@@ -22,7 +22,7 @@ INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sha
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFacts:
+class BrokerRegistration:
     """A registered broker; it stays registered while it is down.
 
     Attributes:
@@ -39,7 +39,7 @@ class BrokerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class PartitionRegistration:
     """One partition: its replicas, leader, ISR and epochs.
 
     Attributes:
@@ -68,13 +68,13 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class TopicImage:
     """One topic."""
 
     name: str
     topic_id: bytes
     config: TopicConfig
-    partitions: tuple[PartitionFacts, ...]
+    partitions: tuple[PartitionRegistration, ...]
 
     @property
     def is_internal(self) -> bool:
@@ -107,47 +107,47 @@ class MetadataImage:
     version: int = 0
     controller_id: int = NO_LEADER
     controller_epoch: int = 0
-    brokers: Mapping[int, BrokerFacts] = field(default_factory=dict)
-    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
 
     @property
-    def alive_brokers(self) -> list[BrokerFacts]:
+    def alive_brokers(self) -> list[BrokerRegistration]:
         """The brokers that are up, by node id."""
         return [self.brokers[one] for one in sorted(self.brokers) if self.brokers[one].alive]
 
-    def topic_by_id(self, topic_id: bytes) -> TopicFacts | None:
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """The topic with that id."""
         name = self.names.get(bytes(topic_id))
         return None if name is None else self.topics[name]
 
-    def partition(self, topic: str, index: int) -> PartitionFacts | None:
+    def partition(self, topic: str, index: int) -> PartitionRegistration | None:
         """The partition, None if the topic or the index does not exist."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
 
-    def partitions(self) -> Iterator[PartitionFacts]:
+    def partitions(self) -> Iterator[PartitionRegistration]:
         """All partitions of all topics."""
         for topic in self.topics.values():
             yield from topic.partitions
 
     def topic_config(self, given: Mapping[str, str]) -> TopicConfig:
-        """A checked topic configuration on top of the brokers'. Raises Refused: INVALID_CONFIG."""
+        """A checked topic configuration on top of the brokers'. Raises ApiError: INVALID_CONFIG."""
         return TopicConfig(given, self.config.topic_defaults)
 
     def place(self, count: int, replication_factor: int, first: int = 0) -> list[list[int]]:
         """Place ``count`` partitions: leaders round-robin over all brokers, racks alternating.
 
         Raises:
-            Refused: INVALID_REPLICATION_FACTOR.
+            ApiError: INVALID_REPLICATION_FACTOR.
         """
         up = self._striped()
         if not up:
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are down.")
+            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are down.")
         if replication_factor > len(self.brokers):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"There are {len(self.brokers)} brokers for {replication_factor} replicas.",
             )
@@ -168,7 +168,7 @@ class MetadataImage:
 
     # The next image
 
-    def with_broker(self, broker: BrokerFacts) -> MetadataImage:
+    def with_broker(self, broker: BrokerRegistration) -> MetadataImage:
         """A copy with this broker added or replaced."""
         return replace(self, brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))
 
@@ -177,7 +177,7 @@ class MetadataImage:
         left = {one: facts for one, facts in self.brokers.items() if one != node_id}
         return replace(self, brokers=MappingProxyType(left))
 
-    def with_topics(self, *topics: TopicFacts) -> MetadataImage:
+    def with_topics(self, *topics: TopicImage) -> MetadataImage:
         """A copy with these topics, new or changed."""
         changed = {topic.name: topic for topic in topics}
         names = self.names
@@ -185,15 +185,15 @@ class MetadataImage:
             names = MappingProxyType({**names, **{one.topic_id: one.name for one in topics}})
         return replace(self, topics=MappingProxyType({**self.topics, **changed}), names=names)
 
-    def without_topic(self, topic: TopicFacts) -> MetadataImage:
+    def without_topic(self, topic: TopicImage) -> MetadataImage:
         """A copy without that topic."""
         topics = {name: one for name, one in self.topics.items() if name != topic.name}
         names = {one: name for one, name in self.names.items() if one != topic.topic_id}
         return replace(self, topics=MappingProxyType(topics), names=MappingProxyType(names))
 
-    def with_partitions(self, changed: Sequence[PartitionFacts]) -> MetadataImage:
+    def with_partitions(self, changed: Sequence[PartitionRegistration]) -> MetadataImage:
         """A copy with these partitions replaced; their topics must exist."""
-        by_topic: dict[str, dict[int, PartitionFacts]] = {}
+        by_topic: dict[str, dict[int, PartitionRegistration]] = {}
         for one in changed:
             by_topic.setdefault(one.topic, {})[one.index] = one
         topics = []

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kclient.error_codes import ErrorCode
 from kclient.record.reader import read_batches
 from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 
 INFLATE_CAP_BYTES = 256 << 20
@@ -109,7 +109,7 @@ class PartitionLog:
             log_append_time: Milliseconds for topics with LogAppendTime; None for CreateTime.
 
         Raises:
-            Refused: The producer's epoch is old, or its sequence doesn't follow.
+            ApiError: The producer's epoch is old, or its sequence doesn't follow.
         """
         if batch.producer_id >= 0:
             seen = self.producers.find_duplicate(batch)
@@ -164,10 +164,10 @@ class PartitionLog:
             at_least_one: Return the first batch even if it alone is over ``max_bytes``.
 
         Raises:
-            Refused: OFFSET_OUT_OF_RANGE.
+            ApiError: OFFSET_OUT_OF_RANGE.
         """
         if not self.start_offset <= offset <= self.end_offset:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         found: list[StoredBatch] = []
         size = 0
         for index in range(self._index_of(offset), len(self._batches)):
@@ -209,10 +209,10 @@ class PartitionLog:
         """Move the start of the log up to ``offset``, as DeleteRecords and retention do.
 
         Raises:
-            Refused: OFFSET_OUT_OF_RANGE, past the high watermark.
+            ApiError: OFFSET_OUT_OF_RANGE, past the high watermark.
         """
         if offset > self.high_watermark:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset > self.start_offset:
             self.raise_start(offset)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.record.layout import BATCH_HEADER_BYTES
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 
 UNDEFINED = -1
@@ -135,20 +135,20 @@ class ProducerStates:
         return None
 
     def check(self, batch: StoredBatch) -> None:
-        """Raise Refused unless ``batch``, which is no duplicate, is the next of its producer."""
+        """Raise ApiError unless ``batch``, which is no duplicate, is the next of its producer."""
         state = self._states.get(batch.producer_id)
         if state is None:
             return  # forgotten by retention, or new: any sequence is accepted (KIP-360)
         if batch.producer_epoch < state.epoch:
-            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
         first = batch.base_sequence
         if batch.producer_epoch > state.epoch:
             if first != 0:
-                raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
             return
         last = state.last_sequence
         if first != last + 1 and not (first == 0 and last == _MAX_SEQUENCE):
-            raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def note(self, batch: StoredBatch) -> None:
         """Remember ``batch``, which was checked and has its offsets."""

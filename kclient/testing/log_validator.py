@@ -1,6 +1,6 @@
 """What Kafka checks of a produced batch before it is appended, as its ``LogValidator`` does.
 
-Header, CRC, size, then each record. Used by ``handlers/produce.py``; ``Refused`` carries the code,
+Header, CRC, size, then each record. Used by ``handlers/produce.py``; ``ApiError`` carries the code,
 and the records concerned where there are some (KIP-467).
 """
 
@@ -14,7 +14,7 @@ from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
 from kclient.record.layout import BATCH_HEADER_BYTES, MAGIC_POSITION
 from kclient.record.record_batch import Batch
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_configs import TopicConfig
 
@@ -32,7 +32,7 @@ _TEXTS = {
 }
 
 
-class RecordsRefused(Refused):
+class RecordValidationError(ApiError):
     """Some records of a batch are invalid, so the whole batch is rejected.
 
     Attributes:
@@ -52,14 +52,14 @@ def open_batch(data: Buffer | None, version: int) -> StoredBatch:
         version: Of the request.
 
     Raises:
-        Refused: With Kafka's code.
+        ApiError: With Kafka's code.
     """
     found = split_batches(b"" if data is None else data)
     if len(found) != 1 or found[0][MAGIC_POSITION] != 2:
-        raise Refused(ErrorCode.INVALID_RECORD)
+        raise ApiError(ErrorCode.INVALID_RECORD)
     batch = StoredBatch(found[0])
     if batch.codec == Compression.ZSTD and version < _FIRST_WITH_ZSTD:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return batch
 
 
@@ -67,26 +67,26 @@ def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
     """Check all of a batch but its producer state, which the log checks.
 
     Raises:
-        Refused: With Kafka's code.
-        RecordsRefused: With the records concerned.
+        ApiError: With Kafka's code.
+        RecordValidationError: With the records concerned.
     """
     if batch.base_offset != 0:
-        raise Refused(ErrorCode.INVALID_RECORD)
+        raise ApiError(ErrorCode.INVALID_RECORD)
     if batch.size_bytes > config.max_message_bytes:
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE)
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
     if batch.computed_crc() != batch.crc:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE)
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
     if (
         batch.last_offset < 0
         or batch.record_count != batch.last_offset + 1
         or batch.is_control
         or (batch.producer_id >= 0 and batch.base_sequence < 0)
     ):
-        raise Refused(ErrorCode.INVALID_RECORD)
+        raise ApiError(ErrorCode.INVALID_RECORD)
     if batch.is_transactional:  # without a transaction coordinator no transaction can be open
-        raise Refused(ErrorCode.INVALID_TXN_STATE)
+        raise ApiError(ErrorCode.INVALID_TXN_STATE)
     if batch.codec > Compression.ZSTD:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     _check_records(batch, config, now_ms)
 
 
@@ -99,17 +99,17 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None
     except CodecUnavailable:
         return  # not the producer's fault: accepted without a check
     except DecompressionFailed as error:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecord as error:
-        raise Refused(ErrorCode.INVALID_RECORD) from error
+        raise ApiError(ErrorCode.INVALID_RECORD) from error
     check = _RecordCheck(config, now_ms, batch.is_log_append_time)
     while not decoded.exhausted:
         try:
             records = decoded.records("", 0, limit=_CHUNK)
         except CorruptRecord as error:
             if batch.codec == Compression.NONE and _has_endless_length(view[BATCH_HEADER_BYTES:]):
-                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-            raise Refused(ErrorCode.INVALID_RECORD) from error
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+            raise ApiError(ErrorCode.INVALID_RECORD) from error
         check.take_all(records)
     check.raise_errors()
     batch.set_times(check.greatest, log_append_time=False)
@@ -180,6 +180,6 @@ class _RecordCheck:
             self._errors.append(self._index)
 
     def raise_errors(self) -> None:
-        """Raise RecordsRefused if a record is invalid."""
+        """Raise RecordValidationError if a record is invalid."""
         if self._errors:
-            raise RecordsRefused(self._code, self._errors)
+            raise RecordValidationError(self._code, self._errors)

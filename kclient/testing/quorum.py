@@ -1,9 +1,9 @@
-"""``Registry``: the state of a controller quorum: broker sessions, one claim, one image.
+"""``Quorum``: the state of a controller quorum: broker sessions, one claim, one image.
 
 A broker opens a session when it starts; the first that claims the controllership has it, with an
-epoch one higher than the last, until its session ends or it resigns. Only the claim's holder may
-write the next image: a write of an older epoch is refused, so a controller that was replaced
-without noticing changes nothing. Watchers are notified of sessions and of the claim. This replaces
+epoch one higher than the last, until its session ends or it resigns. Only its holder may write
+the next image: a write of an older epoch is refused, so a controller that was replaced without
+noticing changes nothing. Watchers are notified of sessions and of the claim. This replaces
 KRaft's log, and is the one simplification of the control plane. Listeners (``listen``) get
 ``events``. No waiting, no clock.
 """
@@ -26,16 +26,16 @@ from kclient.testing.events import (
 from kclient.testing.image import NO_LEADER, MetadataImage
 
 
-class News(enum.Enum):
+class QuorumEvent(enum.Enum):
     """Notifications for watchers."""
 
     SESSION_OPENED = enum.auto()
     """A broker is up, in a new session."""
     SESSION_ENDED = enum.auto()
     """A broker is down, or was unreachable for too long."""
-    CLAIM_TAKEN = enum.auto()
+    CONTROLLER_ELECTED = enum.auto()
     """A broker is the controller now."""
-    CLAIM_FREE = enum.auto()
+    CONTROLLER_LOST = enum.auto()
     """No broker is the controller: the first that claims will be."""
 
 
@@ -43,11 +43,11 @@ class Fenced(Exception):
     """A write of a controller with a stale epoch was refused."""
 
 
-class Registry:
+class Quorum:
     """The state that outlives every controller.
 
     Attributes:
-        holder: Node id of the controller, -1 while there is none.
+        controller_id: Node id of the controller, -1 while there is none.
         epoch: Of the claim; rises each time that it is taken.
         image: The newest metadata image.
     """
@@ -55,13 +55,13 @@ class Registry:
     def __init__(self, image: MetadataImage) -> None:
         self._sessions: dict[int, int] = {}
         self._last_session = -1
-        self._watchers: list[Callable[[News, int], None]] = []
+        self._watchers: list[Callable[[QuorumEvent, int], None]] = []
         self._listeners: list[Callable[[ClusterEvent], None]] = []
-        self.holder = NO_LEADER
+        self.controller_id = NO_LEADER
         self.epoch = 0
         self.image = image
 
-    def watch(self, watcher: Callable[[News, int], None]) -> None:
+    def watch(self, watcher: Callable[[QuorumEvent, int], None]) -> None:
         """Call ``watcher`` with each notification and the node it is about."""
         self._watchers.append(watcher)
 
@@ -89,7 +89,7 @@ class Registry:
         self._last_session += 1
         self._sessions[node_id] = self._last_session
         self.tell(BrokerUp(node_id, self._last_session))
-        self._tell(News.SESSION_OPENED, node_id)
+        self._tell(QuorumEvent.SESSION_OPENED, node_id)
         return self._last_session
 
     def end_session(self, node_id: int, *, expired: bool = False) -> None:
@@ -103,32 +103,32 @@ class Registry:
         if session is None:
             return
         self.tell((BrokerFenced if expired else BrokerDown)(node_id, session))
-        held = self.holder == node_id
+        held = self.controller_id == node_id
         if held:
             self._free()
-        self._tell(News.SESSION_ENDED, node_id)
+        self._tell(QuorumEvent.SESSION_ENDED, node_id)
         if held:
-            self._tell(News.CLAIM_FREE, node_id)
+            self._tell(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def claim(self, node_id: int) -> int | None:
         """Claim; return the epoch, None if another broker holds it or this one has no session."""
-        if self.holder != NO_LEADER or node_id not in self._sessions:
+        if self.controller_id != NO_LEADER or node_id not in self._sessions:
             return None
-        self.holder = node_id
+        self.controller_id = node_id
         self.epoch = epoch = self.epoch + 1
         self.tell(ControllerElected(node_id, epoch))
-        self._tell(News.CLAIM_TAKEN, node_id)
+        self._tell(QuorumEvent.CONTROLLER_ELECTED, node_id)
         return epoch
 
     def resign(self, node_id: int, epoch: int) -> None:
         """Release the claim, if it is still held in that epoch."""
-        if self.holder == node_id and self.epoch == epoch:
+        if self.controller_id == node_id and self.epoch == epoch:
             self._free()
-            self._tell(News.CLAIM_FREE, node_id)
+            self._tell(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def _free(self) -> None:
-        lost = ControllerLost(self.holder, self.epoch)
-        self.holder = NO_LEADER
+        lost = ControllerLost(self.controller_id, self.epoch)
+        self.controller_id = NO_LEADER
         self.tell(lost)
 
     def write(self, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
@@ -137,7 +137,7 @@ class Registry:
         Raises:
             Fenced: The claim was released or taken by another controller since.
         """
-        if self.holder != node_id or self.epoch != epoch:
+        if self.controller_id != node_id or self.epoch != epoch:
             raise Fenced
         before = self.image
         self.image = written = replace(
@@ -147,6 +147,6 @@ class Registry:
             self.tell(event)
         return written
 
-    def _tell(self, news: News, node_id: int) -> None:
+    def _tell(self, news: QuorumEvent, node_id: int) -> None:
         for watcher in tuple(self._watchers):
             watcher(news, node_id)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.image import NO_LEADER, PartitionFacts
+from kclient.testing.image import NO_LEADER, PartitionRegistration
 from kclient.testing.log import Appended, PartitionLog
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
 
@@ -54,21 +54,21 @@ class Replica:
         config: Of its topic.
         log: The log of this replica.
         look_at_ms: When there may be something to clean, in milliseconds since the epoch.
-        wanted_isr: ISR of a pending request to the controller; None if there is none.
-        is_gone: It was removed from its broker: the topic was deleted.
-        led_from: End offset of the log when this broker was elected.
+        pending_isr: ISR of a pending request to the controller; None if there is none.
+        is_deleted: It was removed from its broker: the topic was deleted.
+        leader_epoch_start_offset: End offset of the log when this broker was elected.
         followers: The state of each follower, by node id; empty on followers.
     """
 
     node_id: int
     topic_id: bytes
-    facts: PartitionFacts
+    facts: PartitionRegistration
     config: TopicConfig
     log: PartitionLog = field(default_factory=PartitionLog)
     look_at_ms: int | None = None
-    wanted_isr: tuple[int, ...] | None = None
-    is_gone: bool = False
-    led_from: int = 0
+    pending_isr: tuple[int, ...] | None = None
+    is_deleted: bool = False
+    leader_epoch_start_offset: int = 0
     followers: dict[int, Follower] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -90,12 +90,12 @@ class Replica:
         """Whether enough replicas are in sync for acks=all."""
         return self.facts.has_min_isr(self.config)
 
-    def become(self, facts: PartitionFacts, config: TopicConfig, now: float) -> bool:
+    def become(self, facts: PartitionRegistration, config: TopicConfig, now: float) -> bool:
         """Apply facts from the controller; return whether the leader epoch changed."""
         was, self.facts, self.config = self.facts, facts, config
         turned = facts.leader_epoch != was.leader_epoch
         if facts.partition_epoch != was.partition_epoch:
-            self.wanted_isr = None
+            self.pending_isr = None
         if not self.leads:
             self.followers = {}
         elif turned or (not self.followers and len(facts.replicas) > 1):
@@ -112,7 +112,7 @@ class Replica:
         if self.leads:
             self.facts = replace(self.facts, leader=NO_LEADER)
         self.followers = {}
-        self.wanted_isr = None
+        self.pending_isr = None
 
     def begin(self, now: float) -> None:
         """Start a new replica in the role that its facts give it."""
@@ -121,7 +121,7 @@ class Replica:
             self.advance()
 
     def _lead(self, now: float) -> None:
-        self.led_from = self.log.end_offset
+        self.leader_epoch_start_offset = self.log.end_offset
         self.log.epochs.assign(self.epoch, self.log.end_offset)
         self.followers = {
             one: Follower(caught_up_at=now if one in self.facts.isr else 0.0)
@@ -163,19 +163,19 @@ class Replica:
 
     def _counted(self) -> Iterable[int]:
         """Replicas that the high watermark waits for, including those to be added (KIP-497)."""
-        if self.wanted_isr is None:
+        if self.pending_isr is None:
             return self.facts.isr
-        return {*self.facts.isr, *self.wanted_isr}
+        return {*self.facts.isr, *self.pending_isr}
 
     def fetched_by(self, node_id: int, offset: int, start_offset: int, now: float) -> bool:
         """A follower fetches from ``offset``; return whether the high watermark moved.
 
         Raises:
-            Refused: It has no replica, as far as this broker knows.
+            ApiError: It has no replica, as far as this broker knows.
         """
         follower = self.followers.get(node_id)
         if follower is None:
-            raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         follower.end_offset = offset
         follower.start_offset = start_offset
         if offset >= self.log.end_offset:
@@ -191,9 +191,12 @@ class Replica:
         The follower ``asking`` just fetched, and must have all committed records; others may have
         stopped fetching, so they must have the whole log.
         """
-        if not self.leads or self.wanted_isr is not None:
+        if not self.leads or self.pending_isr is not None:
             return None
-        floor, end = max(self.log.high_watermark, self.led_from), self.log.end_offset
+        floor, end = (
+            max(self.log.high_watermark, self.leader_epoch_start_offset),
+            self.log.end_offset,
+        )
         joining = [
             one
             for one in alive
@@ -207,7 +210,7 @@ class Replica:
 
     def to_shrink(self, now: float, lag: float) -> tuple[int, ...] | None:
         """The ISR without followers that fell behind; None if none did."""
-        if not self.leads or self.wanted_isr is not None:
+        if not self.leads or self.pending_isr is not None:
             return None
         left = tuple(one for one in self.facts.isr if not self._lags(one, now, lag))
         return None if left == self.facts.isr else left
@@ -220,7 +223,7 @@ class Replica:
 
     def next_lag(self, lag: float) -> float | None:
         """When the first follower in sync that is behind will be late; None if none is behind."""
-        if not self.leads or self.wanted_isr is not None:
+        if not self.leads or self.pending_isr is not None:
             return None
         return min(
             (
@@ -257,7 +260,7 @@ class Replica:
         if start_offset > self.log.start_offset:
             self.log.raise_start(start_offset)
 
-    def cut_back(self, epoch: int, end_offset: int) -> bool:
+    def truncate_diverging(self, epoch: int, end_offset: int) -> bool:
         """Truncate what the leader never had, given the end of its diverging epoch.
 
         Returns:
@@ -275,7 +278,7 @@ class Replica:
         log.truncate(target)
         return True
 
-    def cut_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Make the log end at ``offset``, which may be below its start."""
         if offset < self.log.start_offset:
             self.log.restart(offset)

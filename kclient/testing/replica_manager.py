@@ -1,4 +1,4 @@
-"""``Hosted``: the partitions of one broker: appends, fetches of followers, changes of ISRs.
+"""``ReplicaManager``: the partitions of one broker: appends, fetches of followers, changes of ISRs.
 
 It completes the fetches of followers, asks the controller to change ISRs as they fall behind or
 catch up, and keeps one timer, for the follower that is late next. ``replicas.py`` and
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
-from kclient.testing.control_plane import Inside
+from kclient.testing.control_plane import ControlPlane
 from kclient.testing.controller import IsrChange
-from kclient.testing.delayed_operations import AckWait, Waiting
+from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus
 from kclient.testing.fetch_sessions import PartitionKey
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.log import Appended
 from kclient.testing.log_cleaner import CleanResult, clean
 from kclient.testing.replica import Replica
-from kclient.testing.replicas import Replicas, Turn
-from kclient.testing.responses import Deferred
+from kclient.testing.replicas import LeadershipChange, Replicas
+from kclient.testing.responses import PendingResult
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.timers import Alarm
+from kclient.testing.timers import Timer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -41,7 +41,7 @@ _INTERNAL_SECONDS = 5.0
 """Limit to commit an append of the broker itself: Kafka's offsets.commit.timeout.ms."""
 
 
-class Feed:
+class FollowerState:
     """The leader's state of one follower: the partitions with news, and its pending fetch.
 
     A fetch reads only partitions with news, so that a thousand idle ones cost nothing, and waits
@@ -59,7 +59,7 @@ class Feed:
         self._nudged = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._attempt: Callable[[], Response] | None = None
-        self._answer: Deferred[Response] | None = None
+        self._answer: PendingResult[Response] | None = None
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -79,24 +79,26 @@ class Feed:
         elif self._timer is None:
             self._timer = self._loop.call_later(seconds, self._try)
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Respond now, as the follower asked for: it has to send another request."""
         if self._answer is None:
             self._nudged = True
         else:
             self._end()
 
-    def take_nudge(self) -> bool:
+    def take_wake(self) -> bool:
         """Whether it was nudged while no fetch was pending; resets that."""
         nudged, self._nudged = self._nudged, False
         return nudged
 
-    def park(self, attempt: Callable[[], Response], seconds: float | None) -> Deferred[Response]:
+    def delay(
+        self, attempt: Callable[[], Response], seconds: float | None
+    ) -> PendingResult[Response]:
         """Keep a fetch pending until there is news, with ``seconds`` for at most as long."""
         if self._answer is not None:
             self._answer.cancel()  # of a connection that the follower closed
         self._attempt = attempt
-        self._answer = answer = Deferred[Response](lambda: self._abandon(answer))
+        self._answer = answer = PendingResult[Response](lambda: self._abandon(answer))
         self._loop = asyncio.get_running_loop()
         if seconds is not None:
             self._timer = self._loop.call_later(seconds, self._try)
@@ -112,7 +114,7 @@ class Feed:
             self._abandon(answer)
             answer.complete(attempt())
 
-    def _abandon(self, answer: Deferred[Response]) -> None:
+    def _abandon(self, answer: PendingResult[Response]) -> None:
         if self._answer is not answer:
             return
         self._attempt = self._answer = self._loop = None
@@ -127,12 +129,12 @@ def key_of(replica: Replica) -> PartitionKey:
     return PartitionKey(replica.topic_id, replica.facts.index)
 
 
-class Hosted:
+class ReplicaManager:
     """One broker's partitions.
 
     Args:
         node_id: Of the broker.
-        inside: The control plane of the cluster.
+        control_plane: The control plane of the cluster.
         broker: For its clocks and timers.
 
     Attributes:
@@ -141,21 +143,21 @@ class Hosted:
             moved.
     """
 
-    def __init__(self, node_id: int, inside: Inside, broker: Broker) -> None:
+    def __init__(self, node_id: int, control_plane: ControlPlane, broker: Broker) -> None:
         self._node_id = node_id
-        self._inside = inside
+        self._control_plane = control_plane
         self._now = broker.now
         self._wall_ms = broker.wall_ms
-        self._feeds: dict[int, Feed] = {}
-        self._internal: dict[Deferred[None], None] = {}
+        self._follower_states: dict[int, FollowerState] = {}
+        self._internal: dict[PendingResult[None], None] = {}
         self._joining: list[IsrChange] = []
-        self._lag = Alarm(broker.call_later, self._late)
+        self._lag = Timer(broker.call_later, self._late)
         self._lag_due = 0.0
-        self._retry = Alarm(broker.call_later, self._ask_again)
+        self._retry = Timer(broker.call_later, self._ask_again)
         self.deletions: dict[Callable[[Replica], None], None] = {}
-        self.replicas = Replicas(node_id, inside.image)
+        self.replicas = Replicas(node_id, control_plane.image)
 
-    def apply(self, image: MetadataImage) -> list[Turn]:
+    def apply(self, image: MetadataImage) -> list[LeadershipChange]:
         """Use ``image`` from now on; return the roles that changed."""
         before = self.replicas.image
         turns = self.replicas.apply(image, self._now())
@@ -168,36 +170,36 @@ class Hosted:
         others = image.brokers is not before.brokers
         for replica in self.replicas if others else tuple(self.replicas.changed):
             self._look_for_joiners(replica)
-        self.tell_joiners()
+        self.send_isr_changes()
         self.watch_lag()
         return turns
 
-    def ways_changed(self) -> None:
+    def links_changed(self) -> None:
         """Reachability changed: send requests again that the controller may not have got."""
         self._ask_again()
         for replica in self.replicas:
             self._look_for_joiners(replica)
-        self.tell_joiners()
+        self.send_isr_changes()
         self.watch_lag()
 
     @property
-    def is_owing(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether a log that it leads has uncommitted records that other replicas could fetch."""
         return any(
             one.leads and one.log.high_watermark < one.log.end_offset and len(one.facts.isr) > 1
             for one in self.replicas
         )
 
-    def feed(self, follower: int) -> Feed:
+    def follower_state(self, follower: int) -> FollowerState:
         """The state of a follower."""
-        found = self._feeds.get(follower)
+        found = self._follower_states.get(follower)
         if found is None:
-            found = self._feeds[follower] = Feed()
+            found = self._follower_states[follower] = FollowerState()
         return found
 
     def close(self) -> None:
         """The broker is down: cancel timers and forget followers."""
-        self._feeds.clear()
+        self._follower_states.clear()
         self._joining.clear()
         self.replicas.stand_down()
         for answer in tuple(self._internal):
@@ -212,7 +214,7 @@ class Hosted:
         """Append a producer's batch and wake the followers.
 
         Raises:
-            Refused: As by ``PartitionLog.append``.
+            ApiError: As by ``PartitionLog.append``.
         """
         end = replica.log.end_offset
         appended = replica.append(batch, log_append_time, self._now())
@@ -233,7 +235,7 @@ class Hosted:
         if not replica.followers:
             return
         for follower in replica.followers:
-            self.feed(follower).grown(replica)
+            self.follower_state(follower).grown(replica)
         self.replicas.check(replica)
         due = replica.next_lag(self.replicas.image.config.replica_lag_time)
         if due is not None and (not self._lag.is_set or due < self._lag_due):
@@ -278,11 +280,11 @@ class Hosted:
         batch.place(replica.log.end_offset, replica.epoch)
         self.append_placed(replica, batch)
         outcome: list[ErrorCode] = []
-        waiting = Waiting(replica, replica.log.end_offset, outcome.append)
+        waiting = ProducePartitionStatus(replica, replica.log.end_offset, outcome.append)
         if waiting.look():
             done(outcome[0])
             return
-        answer = AckWait([waiting], _INTERNAL_SECONDS, lambda: done(outcome[0])).answer
+        answer = DelayedProduce([waiting], _INTERNAL_SECONDS, lambda: done(outcome[0])).answer
         self._internal[answer] = None
         answer.then(lambda _: self._internal.pop(answer, None))
 
@@ -294,10 +296,10 @@ class Hosted:
         start_offset: int,
         broker_epoch: int = -1,
     ) -> None:
-        """A follower fetches from ``offset``; call ``tell_joiners`` after its last partition.
+        """A follower fetches from ``offset``; call ``send_isr_changes`` after its last partition.
 
         Raises:
-            Refused: That broker has no replica of it.
+            ApiError: That broker has no replica of it.
         """
         if replica.fetched_by(follower, offset, start_offset, self._now()):
             self.moved(replica)
@@ -312,7 +314,7 @@ class Hosted:
         config = self.replicas.image.config
         seconds = 0.0 if at_once or config.selects_by_rack else config.replica_fetch_wait
         for follower in replica.followers:
-            self.feed(follower).moved(replica, seconds)
+            self.follower_state(follower).moved(replica, seconds)
 
     def preferred_replica(self, replica: Replica, rack: str, offset: int) -> int:
         """The follower in ``rack`` that a consumer is redirected to, -1 for none (KIP-392)."""
@@ -360,7 +362,7 @@ class Hosted:
         if change is not None:
             self._joining.append(change)
 
-    def tell_joiners(self) -> None:
+    def send_isr_changes(self) -> None:
         """Ask the controller to add followers that caught up.
 
         All in one request, as each request makes an image.
@@ -370,15 +372,15 @@ class Hosted:
             self._ask(changes)
 
     def _ask(self, changes: list[IsrChange]) -> None:
-        self._inside.alter_isr(self._node_id, changes, partial(self._answered, changes))
+        self._control_plane.alter_isr(self._node_id, changes, partial(self._answered, changes))
 
     def _ask_again(self) -> None:
         """Resend ISR changes without a response: they may be applied, so added ones count."""
         self._retry.cancel()
         wished = [
-            self.replicas.wished(one, one.wanted_isr)
+            self.replicas.wished(one, one.pending_isr)
             for one in self.replicas
-            if one.wanted_isr is not None
+            if one.pending_isr is not None
         ]
         if wished:
             self._ask(wished)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kclient.testing.controller import IsrChange
-from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.image import BrokerRegistration, MetadataImage
 from kclient.testing.replica import Replica
 
 
-class Turn(NamedTuple):
+class LeadershipChange(NamedTuple):
     """A broker's role in a partition changed.
 
     Attributes:
@@ -46,7 +46,7 @@ class Replicas:
         self._turned: list[Replica] = []
         self.changed: list[Replica] = []
         self.advanced: list[Replica] = []
-        self.listeners: list[Callable[[Turn], None]] = []
+        self.listeners: list[Callable[[LeadershipChange], None]] = []
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(tuple(self._replicas.values()))
@@ -55,10 +55,10 @@ class Replicas:
         """The replica of a partition; None if this broker has none."""
         return self._replicas.get((topic, index))
 
-    def apply(self, image: MetadataImage, now: float) -> list[Turn]:
+    def apply(self, image: MetadataImage, now: float) -> list[LeadershipChange]:
         """Apply ``image``; return the roles that changed, after listeners were notified."""
         before, self.image = self.image, image
-        turns: list[Turn] = []
+        turns: list[LeadershipChange] = []
         self.changed, self.advanced = [], []
         changed, advanced = self.changed, self.advanced
         if image.topics is not before.topics:
@@ -81,7 +81,7 @@ class Replicas:
         self.changed, self.advanced = changed, advanced
         return turns
 
-    def _update(self, name: str, now: float) -> Iterator[Turn]:
+    def _update(self, name: str, now: float) -> Iterator[LeadershipChange]:
         topic = self.image.topics[name]
         config = self.image.config.of_topic_on(self.node_id, topic.config)
         for facts in topic.partitions:
@@ -109,22 +109,22 @@ class Replicas:
                         self.advanced.append(replica)
             self.check(replica)
             if turned:
-                yield Turn(name, facts.index, replica.leads, facts.leader_epoch)
+                yield LeadershipChange(name, facts.index, replica.leads, facts.leader_epoch)
 
-    def _drop(self, name: str, count: int) -> Iterator[Turn]:
+    def _drop(self, name: str, count: int) -> Iterator[LeadershipChange]:
         for index in range(count):
             replica = self._replicas.get((name, index))
             if replica is not None:
                 yield from self._forget(replica)
 
-    def _forget(self, replica: Replica) -> Iterator[Turn]:
+    def _forget(self, replica: Replica) -> Iterator[LeadershipChange]:
         facts = replica.facts
         del self._replicas[facts.topic, facts.index]
         self._behind.pop(replica, None)
         self._turned.append(replica)
         if replica.leads:
-            yield Turn(facts.topic, facts.index, False, facts.leader_epoch)
-        replica.is_gone = True
+            yield LeadershipChange(facts.topic, facts.index, False, facts.leader_epoch)
+        replica.is_deleted = True
         replica.stand_down()
 
     def stand_down(self) -> None:
@@ -176,7 +176,7 @@ class Replicas:
 
     def wished(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:
         """Make the request for that ISR, which is pending from now on."""
-        replica.wanted_isr = isr
+        replica.pending_isr = isr
         facts = replica.facts
         return IsrChange(facts.topic, facts.index, facts.leader_epoch, facts.partition_epoch, isr)
 
@@ -184,11 +184,11 @@ class Replicas:
         """The controller refused a change: it isn't pending any more, and may be sent again."""
         replica = self.get(change.topic, change.index)
         if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
-            replica.wanted_isr = None
+            replica.pending_isr = None
             self.check(replica)
 
 
-def _fetched_in(replica: Replica, broker: BrokerFacts) -> bool:
+def _fetched_in(replica: Replica, broker: BrokerRegistration) -> bool:
     """Whether it fetched since its restart: its earlier position means nothing (KIP-903)."""
     follower = replica.followers.get(broker.node_id)
     return follower is not None and follower.broker_epoch in (-1, broker.epoch)

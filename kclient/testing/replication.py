@@ -1,8 +1,8 @@
-"""Replication: a broker fetches the partitions that it follows from their leaders, over the wire.
+"""``ReplicaFetcherManager``: a broker fetches from the leaders of what it follows, over the wire.
 
-One ``Fetcher`` per leader, from the first partition that the broker follows until it is down. A
-fetch waits at the leader until there is news, however long that takes: an idle cluster sets no
-timer and has no task. ``follower_fetch.py`` makes the requests and handles the responses.
+One ``ReplicaFetcher`` per leader, from the first partition that the broker follows until it is
+down. A fetch waits at the leader until there is news, however long that takes: an idle cluster sets
+no timer and has no task. ``follower_fetch.py`` makes the requests and handles the responses.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.list_offsets import ListOffsetsResponse
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowerFetch
 from kclient.testing.replica import Replica
-from kclient.testing.responses import Refused
-from kclient.testing.timers import Alarm
+from kclient.testing.responses import ApiError
+from kclient.testing.timers import Timer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 
-class Replication:
+class ReplicaFetcherManager:
     """The followers of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._fetchers: dict[int, Fetcher] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
 
     def refresh(self) -> None:
         """Leaders of partitions, or reachability of brokers, changed."""
@@ -46,7 +46,7 @@ class Replication:
         for leader in {**led, **self._fetchers}:
             fetcher = self._fetchers.get(leader)
             if fetcher is None:
-                fetcher = self._fetchers[leader] = Fetcher(self._broker, leader)
+                fetcher = self._fetchers[leader] = ReplicaFetcher(self._broker, leader)
             fetcher.follow(led.get(leader, []))
 
     def close(self) -> list[asyncio.Task[None]]:
@@ -56,7 +56,7 @@ class Replication:
         return [dialing for one in fetchers if (dialing := one.close()) is not None]
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Fetches from one leader.
 
     Its only task is a dial to a socket, which ends by itself; timers are for the next attempt, for
@@ -67,13 +67,13 @@ class Fetcher:
     def __init__(self, broker: Broker, leader: int) -> None:
         self._broker = broker
         self._leader = leader
-        inside = broker.inside
-        self._fetch = FollowerFetch(broker.node_id, inside.tally, inside.registry.tell)
-        self._peer: Peer | None = None
+        control_plane = broker.control_plane
+        self._fetch = FollowerFetch(broker.node_id, control_plane.tally, control_plane.quorum.tell)
+        self._peer: LeaderConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
-        self._pause = Alarm(broker.call_later, self._try_again)
-        self._revival = Alarm(broker.call_later, self._revive)
-        self._overdue = Alarm(broker.call_later, self._give_up)
+        self._pause = Timer(broker.call_later, self._try_again)
+        self._revival = Timer(broker.call_later, self._revive)
+        self._overdue = Timer(broker.call_later, self._give_up)
         self._closed = False
         self._asked_in = -1
 
@@ -88,7 +88,7 @@ class Fetcher:
         elif not self._peer.is_waiting:
             self._next()
         elif changed or self._is_in_new_session():
-            self._broker.nudge(self._leader)
+            self._broker.wake(self._leader)
         self._watch_overdue()
 
     def _is_in_new_session(self) -> bool:
@@ -107,7 +107,7 @@ class Fetcher:
     def _connect(self) -> None:
         if self._dialing is not None or self._closed:
             return
-        peer = Peer(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
+        peer = LeaderConnection(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
         address = self._broker.inner_address(self._leader)
         if address.network is not None:
             try:
@@ -121,7 +121,7 @@ class Fetcher:
             self._dial(peer), name=f"broker {self._broker.node_id} dials {self._leader}"
         )
 
-    async def _dial(self, peer: Peer) -> None:
+    async def _dial(self, peer: LeaderConnection) -> None:
         """Connect to a socket. Cancellation: nothing stays open."""
         try:
             address = self._broker.inner_address(self._leader)
@@ -137,12 +137,12 @@ class Fetcher:
         else:
             self._begin(peer)
 
-    def _begin(self, peer: Peer) -> None:
+    def _begin(self, peer: LeaderConnection) -> None:
         self._peer = peer
         self._fetch.begin()
         self._next()
 
-    def _lost(self, peer: Peer, why: str) -> None:
+    def _lost(self, peer: LeaderConnection, why: str) -> None:
         if self._peer is peer:
             self._peer = None
             self._overdue.cancel()
@@ -170,12 +170,12 @@ class Fetcher:
     def _next(self) -> None:
         """Send the next request."""
         peer = self._peer
-        if peer is None or self._closed or self._fetch.is_resting:
+        if peer is None or self._closed or self._fetch.all_delayed:
             return
         if self._is_in_new_session():
             self._asked_in = self._broker.session
             self._fetch.begin()
-        stray = self._fetch.stray_request()
+        stray = self._fetch.list_offsets_request()
         if stray is not None:
             peer.call(stray, LIST_OFFSETS_VERSION, ListOffsetsResponse, self._located)
         else:
@@ -206,7 +206,7 @@ class Fetcher:
     def _revive(self) -> None:
         if self._fetch.revive(self._broker.now()) and self._peer is not None:
             if self._peer.is_waiting:
-                self._broker.nudge(self._leader)
+                self._broker.wake(self._leader)
             else:
                 self._next()
         self._watch_revival()
@@ -230,7 +230,7 @@ R = TypeVar("R", bound=Response)
 _SIZE = struct.Struct(">i")
 
 
-class Peer(asyncio.Protocol):
+class LeaderConnection(asyncio.Protocol):
     """One connection.
 
     Args:
@@ -296,7 +296,7 @@ class Peer(asyncio.Protocol):
             return
         try:
             decode(memoryview(frame))
-        except (ProtocolError, Refused) as error:  # a test may have made this response
+        except (ProtocolError, ApiError) as error:  # a test may have made this response
             self.close()
             self._lost(str(error))
 

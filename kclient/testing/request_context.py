@@ -1,4 +1,4 @@
-"""``Call``: the context of one request in a broker, for handlers."""
+"""``RequestContext``: the context of one request in a broker, for handlers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.fault import Fault, Stage
 from kclient.testing.listeners import INNER
 from kclient.testing.request_info import named_entries
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
-    from kclient.testing.image import MetadataImage, PartitionFacts, TopicFacts
+    from kclient.testing.image import MetadataImage, PartitionRegistration, TopicImage
     from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
 
@@ -23,7 +23,7 @@ _FETCH = 1
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Call:
+class RequestContext:
     """One request, its broker, and access to the cluster.
 
     Attributes:
@@ -72,47 +72,47 @@ class Call:
         topic = self.image.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicFacts:
+    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicImage:
         """The topic of a request's entry.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION.
+            ApiError: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION.
         """
         if by_id:
             found = self.image.topic_by_id(topic_id)
             if found is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         else:
             found = self.image.topics.get(name or "")
             if found is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    def partition(self, topic: TopicFacts, index: int) -> PartitionFacts:
-        """A partition of it. Raises Refused: UNKNOWN_TOPIC_OR_PARTITION."""
+    def partition(self, topic: TopicImage, index: int) -> PartitionRegistration:
+        """A partition of it. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION."""
         if not 0 <= index < len(topic.partitions):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index]
 
     def replica(
-        self, topic: TopicFacts, index: int, epoch: int = -1, *, leader_only: bool
+        self, topic: TopicImage, index: int, epoch: int = -1, *, leader_only: bool
     ) -> Replica:
         """This broker's replica of a partition, if it may serve it in the leader epoch it knows.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, or
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, or
                 UNKNOWN_LEADER_EPOCH.
         """
         self.partition(topic, index)
         found = self.broker.replicas.get(topic.name, index)
         if found is None:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if epoch >= 0 and epoch != found.epoch:
             if epoch < found.epoch:
-                raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-            raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+                raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if leader_only and not found.leads:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found
 
     def error_for(
@@ -132,10 +132,10 @@ class Call:
     def check_fault(
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> None:
-        """Raise Refused if ``error_for`` returns a code."""
+        """Raise ApiError if ``error_for`` returns a code."""
         code = self.error_for(topic, partition, after=after)
         if code is not None:
-            raise Refused(code)
+            raise ApiError(code)
 
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
         """(topic, partition) of each entry of the request, for faults of certain entries."""

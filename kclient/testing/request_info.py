@@ -19,7 +19,7 @@ from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response, Struct
 
 if TYPE_CHECKING:
-    from kclient.testing.request_context import Call
+    from kclient.testing.request_context import RequestContext
 
 Entry: TypeAlias = tuple[str | None, int | None]
 TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
@@ -92,7 +92,7 @@ class RequestInfo:
     response: Any = None
 
 
-def facts_of(call: Call) -> dict[str, object]:
+def facts_of(call: RequestContext) -> dict[str, object]:
     """The facts that ``Fault.matches`` compares, by the keys of ``Where``."""
     return {
         "api": call.api_key,
@@ -115,7 +115,7 @@ def facts_of_start(broker: int, connection: int, start: memoryview) -> dict[str,
     return facts | told
 
 
-def info_of(call: Call, response: Response | bytes | None = None) -> RequestInfo:
+def info_of(call: RequestContext, response: Response | bytes | None = None) -> RequestInfo:
     """The info of a request at its current stage."""
     return RequestInfo(
         call.node_id,

@@ -1,9 +1,9 @@
-"""How a handler responds: at once, later (``Deferred``), with an error, or by closing.
+"""How a handler responds: at once, later (``PendingResult``), with an error, or by closing.
 
-The sans-IO files (state, log, rules) raise ``Refused``; the handlers turn it into an error code in
-the response. ``Hangup`` closes the connection. A handler that has to wait (a fetch without data, a
-request that a fault holds back) returns a ``Deferred``: the connection takes its value when it
-comes and reads no further request until then.
+The sans-IO files (state, log, rules) raise ``ApiError``; the handlers turn it into an error code in
+the response. ``CloseConnection`` closes the connection. A handler that has to wait (a fetch without
+data, a request that a fault holds back) returns a ``PendingResult``: the connection takes its value
+when it comes and reads no further request until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kclient.protocol.headers import API_VERSIONS_KEY
 from kclient.protocol.message import Response
 
 if TYPE_CHECKING:
-    from kclient.testing.request_context import Call
+    from kclient.testing.request_context import RequestContext
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -29,7 +29,7 @@ _RESPONSE_START = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """A request, or one entry of it, gets ``code``, with ``message`` if the API has a field for it.
 
     The text of a message is not Kafka's. There is one where Kafka sends one, too, as the code alone
@@ -42,21 +42,21 @@ class Refused(Exception):
         self.message = message
 
 
-def bad_config(message: str) -> Refused:
-    """Make a Refused with INVALID_CONFIG."""
-    return Refused(ErrorCode.INVALID_CONFIG, message)
+def bad_config(message: str) -> ApiError:
+    """Make an ApiError with INVALID_CONFIG."""
+    return ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
-def bad_request(message: str) -> Refused:
-    """Make a Refused with INVALID_REQUEST."""
-    return Refused(ErrorCode.INVALID_REQUEST, message)
+def bad_request(message: str) -> ApiError:
+    """Make an ApiError with INVALID_REQUEST."""
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-class Hangup(Exception):
+class CloseConnection(Exception):
     """The connection must be closed instead of a response; the text is for the log."""
 
 
-class Deferred(Generic[T]):
+class PendingResult(Generic[T]):
     """A value for one listener, now or later; it can be abandoned.
 
     Args:
@@ -108,14 +108,14 @@ class Deferred(Generic[T]):
 
 
 def whole(
-    call: Call, start: Callable[[], Deferred[R]], refuse: Callable[[ErrorCode], R]
-) -> Deferred[R] | R:
+    call: RequestContext, start: Callable[[], PendingResult[R]], refuse: Callable[[ErrorCode], R]
+) -> PendingResult[R] | R:
     """Execute a request with ``start``, unless a fault sets an error: then ``refuse`` responds."""
     code = call.error_for()
     if code is not None:
         return refuse(code)
     outcome = start()
-    answer: Deferred[R] = Deferred(outcome.cancel)
+    answer: PendingResult[R] = PendingResult(outcome.cancel)
 
     def came(response: R) -> None:
         late = call.error_for(after=True)
@@ -125,7 +125,7 @@ def whole(
     return answer
 
 
-class Gathering(Generic[R]):
+class PendingParts(Generic[R]):
     """A response that is sent once all its parts are filled in.
 
     Args:
@@ -134,7 +134,7 @@ class Gathering(Generic[R]):
 
     def __init__(self, response: R) -> None:
         self._response = response
-        self._answer: Deferred[R] = Deferred()
+        self._answer: PendingResult[R] = PendingResult()
         self._missing = 1
 
     def expect(self) -> Callable[[], None]:
@@ -142,7 +142,7 @@ class Gathering(Generic[R]):
         self._missing += 1
         return self._came
 
-    def close(self) -> Deferred[R]:
+    def close(self) -> PendingResult[R]:
         """No more parts will be added: return the response, due when all are filled in."""
         self._came()
         return self._answer

@@ -1,8 +1,8 @@
 """State shared by all brokers of a cluster: control plane, faults, request log, clock, networks.
 
 Made by ``Cluster``, read by ``Broker``. It knows whether the cluster is started, and in which loop;
-calls that change the cluster go through ``check`` or ``acts`` first. It opens no listener and
-serves no request.
+calls that change the cluster go through ``check`` or ``changes_cluster`` first. It opens no
+listener and serves no request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from kclient.clock import Clock
 from kclient.errors import ClientClosed, WrongContext
-from kclient.testing.control_plane import Inside
+from kclient.testing.control_plane import ControlPlane
 from kclient.testing.faults import Faults
 from kclient.testing.listeners import INNER
 from kclient.testing.memory_net import MemoryNet
@@ -49,11 +49,11 @@ def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class Services:
+class SharedState:
     """State that all brokers of a cluster share.
 
     Attributes:
-        inside: The control plane.
+        control_plane: The control plane.
         network: The network for clients; None for sockets.
         loop: The loop in which the cluster was started.
         inner_network: The network between brokers; None for sockets.
@@ -61,7 +61,7 @@ class Services:
         is_open: The cluster is started, and not closed since.
     """
 
-    inside: Inside
+    control_plane: ControlPlane
     faults: Faults
     requests: RequestLog
     clock: Clock
@@ -87,7 +87,7 @@ class Services:
 
     @contextlib.contextmanager
     def acting(self) -> Iterator[None]:
-        """For a call that acts at once: in the loop, or while it doesn't run between two runs.
+        """For a call that changes the cluster at once: in the loop, or between two runs of it.
 
         Raises:
             ClientClosed: The cluster isn't started.
@@ -141,12 +141,12 @@ T = TypeVar("T")
 A = TypeVar("A", bound="ClusterTopics")
 
 
-def acts(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
+def changes_cluster(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
     """Decorate a method that changes a cluster: it works while that is started, see ``acting``."""
 
     @functools.wraps(method)
     def act(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._services.acting():
+        with self._shared.acting():
             return method(self, *args, **kwargs)
 
     return act

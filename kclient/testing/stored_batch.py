@@ -24,7 +24,7 @@ from kclient.record.layout import (
     TRANSACTIONAL_BIT,
     crc32c,
 )
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 
 _BASE_OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
@@ -152,7 +152,7 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
     """The complete batches in ``data``, of any magic; a truncated last one is left out, as in Java.
 
     Raises:
-        Refused: CORRUPT_MESSAGE, for an invalid length or magic.
+        ApiError: CORRUPT_MESSAGE, for an invalid length or magic.
     """
     view = memoryview(data)
     found: list[memoryview] = []
@@ -161,14 +161,14 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
         (length,) = _LENGTH.unpack_from(view, pos + _LENGTH_POSITION)
         magic = view[pos + MAGIC_POSITION]
         if length < _SMALLEST_LENGTH:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch has no length of {length}.")
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"A batch has no length of {length}.")
         if magic > _NEWEST_MAGIC:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"There is no format {magic}.")
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"There is no format {magic}.")
         end = pos + LOG_OVERHEAD + length
         if end > len(view):
             break
         if magic == _NEWEST_MAGIC and end - pos < BATCH_HEADER_BYTES:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE)
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE)
         found.append(view[pos:end])
         pos = end
     return found

@@ -31,7 +31,7 @@ _VALUES = (enum.Enum, BaseException, tuple, Frozen, Tally)
 """Types that are returned as they are; a test gets a copy of the ``Tally``."""
 WAIT_TIMEOUT = 30.0
 """Seconds, instead of for ever: a thread that hangs is of no use to a test."""
-_ROOM = __name__.rpartition(".")[0] + "."
+_PACKAGE = __name__.rpartition(".")[0] + "."
 _LAST_ROUNDS = 10
 """Loop iterations at the end in which a connection that was just accepted is closed cleanly: its
 socket would stay open when the loop is dropped."""
@@ -165,7 +165,7 @@ async def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     return await result if inspect.iscoroutine(result) else result
 
 
-class Remote:
+class ThreadProxy:
     """A proxy for ``target``, which is accessed in the loop only.
 
     Args:
@@ -193,7 +193,7 @@ class Remote:
 
     def _wrapped(self, value: Any) -> Any:
         if _is_live(value):
-            return Remote(value, self._thread, self._failed)
+            return ThreadProxy(value, self._thread, self._failed)
         kind = type(value)
         if kind is list or kind is tuple:
             return kind(self._wrapped(one) for one in value)
@@ -322,13 +322,13 @@ def _left(target: Any, *error: Any) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    return value._target if isinstance(value, Remote) else value
+    return value._target if isinstance(value, ThreadProxy) else value
 
 
 def _is_live(value: object) -> bool:
     """Whether it is a mutable object of this package: no value, copy, enum member or class."""
     kind = type(value)
-    if not kind.__module__.startswith(_ROOM) or isinstance(value, _VALUES):
+    if not kind.__module__.startswith(_PACKAGE) or isinstance(value, _VALUES):
         return False
     settings = getattr(kind, "__dataclass_params__", None)
     return settings is None or not settings.frozen

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.cluster import Cluster
-from kclient.testing.thread_proxy import WAIT_TIMEOUT, LoopThread, Remote
+from kclient.testing.thread_proxy import WAIT_TIMEOUT, LoopThread, ThreadProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         def swap_addresses(self, one: int, other: int) -> None: ...  # type: ignore[override]
 
 else:
-    _BlockingCluster = Remote
+    _BlockingCluster = ThreadProxy
 
 
 class ThreadedCluster(_BlockingCluster):
@@ -126,7 +126,7 @@ class ThreadedCluster(_BlockingCluster):
         if call_timeout is not None:
             seconds_of("call_timeout", call_timeout)
         thread = LoopThread(cluster, call_timeout)
-        Remote.__init__(self, cluster, thread, cluster.faults.failed)  # type: ignore[arg-type]
+        ThreadProxy.__init__(self, cluster, thread, cluster.faults.failed)  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
         """``start``."""

@@ -1,4 +1,4 @@
-"""``Alarm``: a restartable timer. ``Deadlines``: many deadlines behind one timer.
+"""``Timer``: a restartable timer. ``DeadlineQueue``: many deadlines behind one timer.
 
 The coordinator sets one timer for the earliest deadline and calls ``run`` with the time, so that
 the group rules need no loop; tests call it with any time.
@@ -18,7 +18,7 @@ Key: TypeAlias = tuple[str, ...]
 _SLACK = 64
 
 
-class Alarm:
+class Timer:
     """One timer, which may be set again once it fired or was cancelled.
 
     Args:
@@ -68,7 +68,7 @@ class Moment(NamedTuple):
 Action: TypeAlias = Callable[[Moment], None]
 
 
-class Deadlines:
+class DeadlineQueue:
     """Actions by key, each with a time; setting a key again replaces it."""
 
     def __init__(self) -> None:

@@ -68,7 +68,7 @@ class TopicConfig:
         """Check ``given``; ``defaults`` come from the broker's configuration.
 
         Raises:
-            Refused: INVALID_CONFIG.
+            ApiError: INVALID_CONFIG.
         """
         for name in given:
             if name not in ALL_DEFINITIONS:

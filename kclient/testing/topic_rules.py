@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.image import MetadataImage, TopicFacts
-from kclient.testing.responses import Refused, bad_config, bad_request
+from kclient.testing.image import MetadataImage, TopicImage
+from kclient.testing.responses import ApiError, bad_config, bad_request
 from kclient.testing.topic_configs import TopicConfig
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -51,9 +51,9 @@ class CheckedTopic:
 
 
 def check_name(name: str) -> None:
-    """Raise Refused (INVALID_TOPIC_EXCEPTION) unless Kafka allows the name."""
+    """Raise ApiError (INVALID_TOPIC_EXCEPTION) unless Kafka allows the name."""
     if name in (".", "..") or len(name) > _MAX_NAME or not _LEGAL.fullmatch(name):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"A topic can't be named {name!r}: it takes up to {_MAX_NAME} of a-z, A-Z, 0-9, '.', "
             "'_' and '-'.",
@@ -61,9 +61,9 @@ def check_name(name: str) -> None:
 
 
 def check_total(partitions: int) -> None:
-    """Raise Refused (POLICY_VIOLATION) if a request has too many partitions, as KRaft does."""
+    """Raise ApiError (POLICY_VIOLATION) if a request has too many partitions, as KRaft does."""
     if partitions > MOST_PER_REQUEST:
-        raise Refused(
+        raise ApiError(
             ErrorCode.POLICY_VIOLATION, f"A request takes up to {MOST_PER_REQUEST} partitions."
         )
 
@@ -80,14 +80,14 @@ def check_new_topic(
             if None.
 
     Raises:
-        Refused: With Kafka's error code.
+        ApiError: With Kafka's error code.
     """
     if spec.name == METADATA_TOPIC:
         raise bad_request(f"{METADATA_TOPIC} can't be created.")
     check_name(spec.name)
     _check_collision(image if before is None else before, spec.name)
     if spec.name in image.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {spec.name!r} exists already.")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {spec.name!r} exists already.")
     given = {name: value for name, value in spec.configs.items() if value is not None}
     if len(given) < len(spec.configs):
         raise bad_config("A configuration can't be null.")
@@ -103,7 +103,7 @@ def _check_collision(image: MetadataImage, name: str) -> None:
     flat = name.replace(".", "_")
     for other in image.topics:
         if other != name and other.replace(".", "_") == flat:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"{name!r} collides with topic {other!r}.",
             )
@@ -112,12 +112,12 @@ def _check_collision(image: MetadataImage, name: str) -> None:
 def _placed(image: MetadataImage, spec: TopicSpec) -> list[list[int]]:
     factor = spec.replication_factor
     if factor < -1 or factor == 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "The replication factor must be -1 or above 0.",
         )
     if spec.partitions < -1 or spec.partitions == 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS, "The number of partitions must be -1 or above 0."
         )
     if factor == -1:
@@ -144,18 +144,18 @@ def _assigned(image: MetadataImage, spec: TopicSpec) -> list[list[int]]:
 
 def check_growth(
     image: MetadataImage,
-    topic: TopicFacts,
+    topic: TopicImage,
     count: int,
     assignments: Sequence[Sequence[int]] | None,
 ) -> list[list[int]]:
     """Replicas of the partitions that are added to ``topic`` to reach ``count``.
 
     Raises:
-        Refused: With Kafka's error code.
+        ApiError: With Kafka's error code.
     """
     has = len(topic.partitions)
     if count <= has:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"{topic.name!r} has {has} partitions.")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{topic.name!r} has {has} partitions.")
     more = count - has
     factor = topic.replication_factor
     if assignments is None:
@@ -178,5 +178,5 @@ def _check_assignment(image: MetadataImage, replicas: Sequence[int], factor: int
         raise _bad_assignment("All brokers of a partition are down.")
 
 
-def _bad_assignment(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -90,7 +90,7 @@ async def test_a_port_in_memory_that_is_taken_is_named() -> None:
     async with asyncio.timeout(60), Cluster(2, network=MemoryNet(), port=9092) as cluster:
         taken = cluster.brokers[2].port
         with pytest.raises(OSError, match="broker-1:9092 is listened at already") as caught:
-            await Cluster(1, network=cluster._services.network, port=9092).start()
+            await Cluster(1, network=cluster._shared.network, port=9092).start()
         assert "broker 1 can't listen at port 9092, so" in caught.value.__notes__[0]
         assert cluster.brokers[2].port == taken
 

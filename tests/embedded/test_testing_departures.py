@@ -61,7 +61,7 @@ async def test_a_stop_that_is_cancelled_while_it_waits_for_followers_has_stopped
     cluster.slow_follower(2, 30.0)
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         await peer.call(produce("t", batch_bytes(), acks=1), 9)
-        assert cluster.brokers[1].hosted.is_owing
+        assert cluster.brokers[1].replica_manager.has_uncommitted
         await cut_short(cluster.stop(1), 3)
     assert not cluster.brokers[1].running
     assert cluster.leader("t") == 2

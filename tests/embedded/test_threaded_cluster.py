@@ -35,7 +35,7 @@ from kclient.testing import (
     remote,
     threaded,
 )
-from kclient.testing.thread_proxy import Remote
+from kclient.testing.thread_proxy import ThreadProxy
 from tests.unit.testing.batches import batch_bytes
 
 
@@ -171,7 +171,7 @@ def test_what_a_hook_awaits_comes_back_as_in_threads(cluster: ThreadedCluster) -
     name, served, fault, added = seen
     assert (name, added) == ("made", 4)
     assert [served] == cluster.requests.of("ApiVersions")
-    assert type(served) is type(fault) is Remote
+    assert type(served) is type(fault) is ThreadProxy
     assert list(cluster.faults) == [fault]
 
 

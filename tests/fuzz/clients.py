@@ -26,7 +26,7 @@ from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.testing import Cluster, run_virtually
 from kclient.testing.fault import Action, Fault, Stage
-from kclient.testing.request_context import Call
+from kclient.testing.request_context import RequestContext
 from kclient.types import TopicPartition
 from tests.fuzz import operators
 from tests.fuzz.fetches import kind_of
@@ -80,11 +80,11 @@ class Spoiler:
         fault.applies = self._is_time
         return cluster.faults.add(fault)
 
-    def _is_time(self, call: Call, response: Response) -> bool:
+    def _is_time(self, call: RequestContext, response: Response) -> bool:
         self._begin -= 1
         return self._begin < 0
 
-    def _spoil(self, call: Call, response: Response) -> bytes:
+    def _spoil(self, call: RequestContext, response: Response) -> bytes:
         self.last = asyncio.get_running_loop().time()
         sound = response.encode(call.version)
         seed = response_seed(call.api_key, call.version, sound)

@@ -10,7 +10,7 @@ import pytest
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.testing.connection import Channel
 from kclient.testing.dispatch import HANDLERS
-from kclient.testing.responses import Deferred
+from kclient.testing.responses import PendingResult
 from tests.fuzz import broker
 from tests.fuzz.campaign import Portion, portions, run_portion
 from tests.fuzz.tally import Tally
@@ -56,7 +56,7 @@ def test_a_handler_that_never_responds_to_some_requests(monkeypatch: pytest.Monk
     sound = HANDLERS[3]
 
     def handle(call: Any, request: Any) -> Any:
-        return Deferred() if call.client_id == "fuzz" else sound(call, request)
+        return PendingResult() if call.client_id == "fuzz" else sound(call, request)
 
     plant(monkeypatch, 3, handle)
     with pytest.raises(Broken, match="neither answered nor hung up"):
@@ -78,7 +78,7 @@ def test_a_broker_that_is_spoiled_for_others(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_connection_that_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Channel, "abort", lambda self: setattr(self, "_deaf", True))
+    monkeypatch.setattr(Channel, "abort", lambda self: setattr(self, "_input_closed", True))
     with pytest.raises(Broken, match="neither answered nor hung up"):
         judge_many()
 

@@ -24,7 +24,7 @@ from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.record.builder import BatchBuilder
 from kclient.testing import Cluster, VirtualLoop
-from kclient.testing.replication import Peer
+from kclient.testing.replication import LeaderConnection
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from tests.unit.testing import calls
 from tests.virtual.cluster_watch import Watch
@@ -44,7 +44,7 @@ class Wire:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._peers: dict[int, list[Peer]] = {}
+        self._peers: dict[int, list[LeaderConnection]] = {}
 
     def call(
         self, node_id: int, request: Request, version: int, answer: type[R], done: Any
@@ -61,11 +61,11 @@ class Wire:
             peer = self._open(node_id, peers)
         peer.call(request, version, answer, done)
 
-    def _open(self, node_id: int, peers: list[Peer]) -> Peer:
+    def _open(self, node_id: int, peers: list[LeaderConnection]) -> LeaderConnection:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         broker = self._cluster.brokers[node_id]
-        peer = Peer("raw", lambda _: peers.remove(peer))
+        peer = LeaderConnection("raw", lambda _: peers.remove(peer))
         peers.append(peer)
         loop.network.connect(broker.host, broker.port, lambda: peer)
         return peer
@@ -287,11 +287,11 @@ class Moves:
         self._cluster.slow_follower(node_id, 0.1 + self._rng.random() * 0.6)
 
     def _delays(self) -> None:
-        interior = self._cluster._inside.interior
+        links = self._cluster._control_plane.links
         most = self._rng.choice((0.0, 0.05, 0.3, 0.8))
         self.say(f"words inside travel up to {most} s")
-        interior.later = asyncio.get_running_loop().call_later
-        interior.delay = (lambda one, other: self._rng.random() * most) if most else None
+        links.later = asyncio.get_running_loop().call_later
+        links.delay = (lambda one, other: self._rng.random() * most) if most else None
         self._cluster.faults.clear()
 
     # Controllers and operators
@@ -347,11 +347,13 @@ class Moves:
 
     def _min_isr(self) -> None:
         topic = self._rng.choice(self._cluster.topics)
-        inside = self._cluster._inside
-        config = inside.image.topics[topic].config
+        control_plane = self._cluster._control_plane
+        config = control_plane.image.topics[topic].config
         count = 3 - config.min_insync_replicas
         self.say(f"min ISR of {topic} is {count}")
-        changed = inside.image.topic_config({**config.given, "min.insync.replicas": str(count)})
-        reign = inside.controller
-        if reign is not None and inside.interior.reachable(reign.node_id, 0):
+        changed = control_plane.image.topic_config(
+            {**config.given, "min.insync.replicas": str(count)}
+        )
+        reign = control_plane.controller
+        if reign is not None and control_plane.links.reachable(reign.node_id, 0):
             reign.set_topic_configs({topic: changed})

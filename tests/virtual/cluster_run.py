@@ -101,7 +101,7 @@ async def _run(outcome: Outcome, operations: int, trace: bool) -> None:
 async def _heal(cluster: Cluster, watch: Watch) -> None:
     """Heal everything, and wait until it has recovered. Cancellation: ends it."""
     cluster.faults.clear()
-    cluster._inside.interior.delay = None
+    cluster._control_plane.links.delay = None
     cluster.reconnect()
     for node_id, broker in cluster.brokers.items():
         if not broker.running:

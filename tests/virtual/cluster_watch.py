@@ -1,4 +1,4 @@
-"""What must hold in a cluster whatever breaks: ``Watch`` inspects brokers and registry.
+"""What must hold in a cluster whatever breaks: ``Watch`` inspects brokers and quorum.
 
 It checks every image that a controller publishes, and after each operation every copy of every
 partition. It remembers what any high watermark covered by offset, epoch and checksum: that much is
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from kclient.testing import Cluster
 from kclient.testing.controller import Controller
-from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts, TopicFacts
-from kclient.testing.quorum import News
+from kclient.testing.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
+from kclient.testing.quorum import QuorumEvent
 from kclient.testing.replica import Replica
 from kclient.testing.stored_batch import StoredBatch
 
@@ -67,21 +67,21 @@ class Watch:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._inside = inside = cluster._inside
+        self._control_plane = control_plane = cluster._control_plane
         self._leaders: dict[tuple[Key, int], int] = {}
         self._controllers: dict[int, int] = {}
         self._committed: dict[Key, Committed] = {}
-        self._image = inside.image
+        self._image = control_plane.image
         self.failures: list[str] = []
         self.unclean_asked = False
-        publish = inside._publish
+        publish = control_plane._publish
 
         def observed(controller: Controller, image: MetadataImage) -> None:
             self._published(image)
             publish(controller, image)
 
-        inside._publish = observed  # type: ignore[method-assign]
-        inside.registry.watch(self._hear)
+        control_plane._publish = observed  # type: ignore[method-assign]
+        control_plane.quorum.watch(self._hear)
 
     def fail(self, text: str) -> None:
         """Record a failure."""
@@ -89,9 +89,9 @@ class Watch:
 
     # Controllers and what they decide
 
-    def _hear(self, news: News, node_id: int) -> None:
-        if news is News.CLAIM_TAKEN:
-            self._controller(self._inside.registry.epoch, node_id)
+    def _hear(self, news: QuorumEvent, node_id: int) -> None:
+        if news is QuorumEvent.CONTROLLER_ELECTED:
+            self._controller(self._control_plane.quorum.epoch, node_id)
 
     def _controller(self, epoch: int, node_id: int) -> None:
         if self._controllers.setdefault(epoch, node_id) != node_id:
@@ -116,7 +116,7 @@ class Watch:
                     self._changed(topic, was, facts)
 
     def _changed(
-        self, topic: TopicFacts, was: PartitionFacts | None, facts: PartitionFacts
+        self, topic: TopicImage, was: PartitionRegistration | None, facts: PartitionRegistration
     ) -> None:
         where, key = f"{topic.name}-{facts.index}", (topic.topic_id, facts.index)
         self._leader(where, key, facts.leader_epoch, facts.leader)
@@ -143,7 +143,7 @@ class Watch:
 
     # Copies
 
-    def copies(self, topic: TopicFacts, facts: PartitionFacts) -> list[Replica]:
+    def copies(self, topic: TopicImage, facts: PartitionRegistration) -> list[Replica]:
         """All copies of a partition, those included whose brokers are down."""
         brokers = self._cluster.brokers
         found = (brokers[one].replicas.get(topic.name, facts.index) for one in facts.replicas)
@@ -151,11 +151,11 @@ class Watch:
 
     def look(self) -> None:
         """Look at all copies."""
-        for topic in self._inside.image.topics.values():
+        for topic in self._control_plane.image.topics.values():
             for facts in topic.partitions:
                 self._look(topic, facts)
 
-    def _look(self, topic: TopicFacts, facts: PartitionFacts) -> None:
+    def _look(self, topic: TopicImage, facts: PartitionRegistration) -> None:
         key = topic.topic_id, facts.index
         committed = self._committed.get(key)
         if committed is None:
@@ -211,7 +211,7 @@ class Watch:
 
     def floor_of(self, topic: str, index: int) -> tuple[Key, int] | None:
         """The partition and the epoch of its last unclean election, which ends older promises."""
-        found = self._inside.image.topics.get(topic)
+        found = self._control_plane.image.topics.get(topic)
         if found is None or index >= len(found.partitions):
             return None
         key = found.topic_id, index
@@ -223,7 +223,7 @@ class Watch:
         committed = self._committed.get(key)
         if committed is None or committed.floor != floor:
             return
-        name = self._inside.image.names.get(key[0])
+        name = self._control_plane.image.names.get(key[0])
         if name is None or committed.loose:
             return
         self.look()
@@ -250,7 +250,7 @@ class Watch:
     def look_at_end(self) -> None:
         """Check that all copies, healed and in sync, are equal and hold all that was committed."""
         self.look()
-        for topic in self._inside.image.topics.values():
+        for topic in self._control_plane.image.topics.values():
             for facts in topic.partitions:
                 copies = self.copies(topic, facts)
                 committed = self._committed[topic.topic_id, facts.index]

@@ -15,8 +15,8 @@ import pytest
 from kclient.testing import controller
 from kclient.testing.broker import Broker
 from kclient.testing.controller import Controller
-from kclient.testing.image import MetadataImage, PartitionFacts
-from kclient.testing.quorum import Registry
+from kclient.testing.image import MetadataImage, PartitionRegistration
+from kclient.testing.quorum import Quorum
 from kclient.testing.replica import Replica
 from kclient.testing.topic_configs import TopicConfig
 
@@ -43,7 +43,7 @@ def a_follower_is_in_sync_before_it_caught_up(patch: pytest.MonkeyPatch) -> None
     def planted(
         self: Replica, alive: Iterable[int], asking: int | None = None
     ) -> tuple[int, ...] | None:
-        if not self.leads or self.wanted_isr is not None:
+        if not self.leads or self.pending_isr is not None:
             return None
         known = [one for one in alive if one in self.followers]
         isr = tuple(one for one in self.facts.replicas if one in (*self.facts.isr, *known))
@@ -56,8 +56,8 @@ def whoever_is_up_is_elected(patch: pytest.MonkeyPatch) -> None:
     """In sync or not, the first replica leads, and counts as in sync."""
 
     def planted(
-        facts: PartitionFacts, alive: Collection[int], config: TopicConfig
-    ) -> PartitionFacts:
+        facts: PartitionRegistration, alive: Collection[int], config: TopicConfig
+    ) -> PartitionRegistration:
         for one in facts.replicas:
             if one in alive:
                 return controller.lead(replace(facts, isr=tuple({*facts.isr, one})), one)
@@ -67,15 +67,15 @@ def whoever_is_up_is_elected(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_controller_that_was_replaced_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """Neither it nor the registry looks at its epoch."""
+    """Neither it nor the quorum looks at its epoch."""
 
-    def planted(self: Registry, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
+    def planted(self: Quorum, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
         self.image = replace(
             image, version=self.image.version + 1, controller_id=node_id, controller_epoch=epoch
         )
         return self.image
 
-    patch.setattr(Registry, "write", planted)
+    patch.setattr(Quorum, "write", planted)
     patch.setattr(Controller, "_check", lambda self: None)
 
 
@@ -95,7 +95,7 @@ def a_restart_forgets_the_tail(patch: pytest.MonkeyPatch) -> None:
 
 def eligible_replicas_stay_when_enough_are_in_sync(patch: pytest.MonkeyPatch) -> None:
     """With a lower ``min.insync.replicas`` they may lead though they miss records."""
-    patch.setattr(controller, "reckoned", lambda facts, config: facts)
+    patch.setattr(controller, "with_current_elr", lambda facts, config: facts)
 
 
 BUGS = (

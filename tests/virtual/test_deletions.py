@@ -165,11 +165,11 @@ def test_nothing_is_left_of_a_client_that_disconnects() -> None:
         cluster.disconnect(1, 3)
         deleting = asyncio.ensure_future(delete(cluster, 3))
         await asyncio.sleep(1.0)
-        hosted, log = cluster.brokers[1].hosted, cluster.log("t", broker=1)
-        assert (len(hosted.deletions), log.listener_count) == (1, 1)
+        replica_manager, log = cluster.brokers[1].replica_manager, cluster.log("t", broker=1)
+        assert (len(replica_manager.deletions), log.listener_count) == (1, 1)
         deleting.cancel()
         await asyncio.sleep(1.0)
-        assert (len(hosted.deletions), log.listener_count) == (0, 0)
+        assert (len(replica_manager.deletions), log.listener_count) == (0, 0)
 
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
@@ -180,9 +180,9 @@ def test_a_leader_that_goes_down_leaves_nothing_either(how: str) -> None:
         cluster.disconnect(1, 3)
         deleting = asyncio.ensure_future(delete(cluster, 3))
         await asyncio.sleep(1.0)
-        hosted, log = cluster.brokers[1].hosted, cluster.log("t", broker=1)
+        replica_manager, log = cluster.brokers[1].replica_manager, cluster.log("t", broker=1)
         await (cluster.stop(1) if how == "stop" else cluster.crash(1))
-        assert (len(hosted.deletions), log.listener_count) == (0, 0)
+        assert (len(replica_manager.deletions), log.listener_count) == (0, 0)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await deleting
 

@@ -16,7 +16,7 @@ from kclient.broker_errors import InvalidRecord, MessageTooLarge
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster
 from kclient.testing.log_state import ProducerStates
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from tests.virtual.recovering import IMPATIENT, one_broker, only, outcomes, send, sending
 from tests.virtual.relay import numbers, values
@@ -38,7 +38,7 @@ class Forgetful(ProducerStates):
 
     def check(self, batch: StoredBatch) -> None:
         if self.get(batch.producer_id) is None and batch.base_sequence:
-            raise Refused(ErrorCode.UNKNOWN_PRODUCER_ID)
+            raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID)
         super().check(batch)
 
 

@@ -69,7 +69,7 @@ def test_news_of_a_deleted_topic_does_not_keep_followers_busy() -> None:
         cluster.reconnect()
         assert await write(cluster) is ErrorCode.NONE
         await asyncio.sleep(SESSION)
-        assert cluster.brokers[1].hosted.feed(3).news == {}
+        assert cluster.brokers[1].replica_manager.follower_state(3).news == {}
 
 
 def test_a_watermark_that_moves_with_the_isr_reaches_the_followers() -> None:
@@ -103,7 +103,7 @@ def test_a_broker_that_is_down_reports_nothing_of_its_own_appends() -> None:
         reported: list[ErrorCode] = []
         cluster.disconnect(1, 3)
         batch = stored()
-        cluster.brokers[1].hosted.append_internal("t", 0, batch, reported.append)
+        cluster.brokers[1].replica_manager.append_internal("t", 0, batch, reported.append)
         await cluster.crash(1)
         await asyncio.sleep(20.0)
         assert reported == []
@@ -208,7 +208,7 @@ def test_an_append_looks_at_its_own_followers_only(monkeypatch: pytest.MonkeyPat
         cluster.disconnect(1, 3)
         monkeypatch.setattr(Replica, "next_lag", counted)
         for index in range(200):
-            cluster.brokers[1].hosted.append(replica_of(cluster, index), stored(), None)
+            cluster.brokers[1].replica_manager.append(replica_of(cluster, index), stored(), None)
         assert looks <= 400
         await asyncio.sleep(60.0)
         assert all(cluster.isr("many", index) == (1, 2) for index in range(200))

@@ -21,7 +21,7 @@ from kclient.errors import ProtocolError
 from kclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kclient.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.transitions import step
 
 JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]
@@ -270,17 +270,17 @@ class ClassicGroup:
         """The member that a request names.
 
         Raises:
-            Refused: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID.
+            ApiError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID.
         """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             if known != member_id:
-                raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
     def elect_joined_leader(self) -> bool:
@@ -369,21 +369,21 @@ class ClassicGroup:
     # Checks for offset requests
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Raise Refused unless that member and generation may commit offsets."""
+        """Raise ApiError unless that member and generation may commit offsets."""
         if generation < 0 and self.state is State.EMPTY:
             return  # from an admin client, or a consumer with manual assignment
         if generation < 0 and not member_id and instance_id is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         self.check_member(member_id, instance_id)
         if generation != self.generation:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         if self.state is State.COMPLETING_REBALANCE:
-            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:
-        """Raise Refused (NON_EMPTY_GROUP) if there are members other than consumers."""
+        """Raise ApiError (NON_EMPTY_GROUP) if there are members other than consumers."""
         if self.state is not State.EMPTY and not self.is_consumer_group:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
 
 
 def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:

@@ -19,12 +19,12 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup
-from kclient.testing.groups.offsets_topic import OFFSETS_TOPIC, GroupStore, partition_of
+from kclient.testing.groups.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, partition_of
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.shard import Shard
-from kclient.testing.image import BrokerFacts
-from kclient.testing.responses import Deferred, Refused
-from kclient.testing.timers import Alarm, Deadlines, Moment
+from kclient.testing.image import BrokerRegistration
+from kclient.testing.responses import ApiError, PendingResult
+from kclient.testing.timers import DeadlineQueue, Moment, Timer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -48,14 +48,14 @@ class GroupCoordinator:
 
     def __init__(self, broker: Broker, settings: GroupSettings, rng: random.Random) -> None:
         self.settings = settings
-        self.deadlines = Deadlines()
+        self.deadlines = DeadlineQueue()
         self.load_seconds = 0.0
         self._broker = broker
         self._rng = rng
-        self._store = GroupStore(broker)
+        self._store = OffsetsTopic(broker)
         self._shards: dict[int, Shard] = {}
         self._loading: dict[int, int] = {}
-        self._timer = Alarm(broker.call_later, lambda: self._run(self.deadlines.run))
+        self._timer = Timer(broker.call_later, lambda: self._run(self.deadlines.run))
         self._timer_at = 0.0
         self._last = 0.0
         self._outbox: list[Callable[[], None]] = []
@@ -68,7 +68,7 @@ class GroupCoordinator:
 
     # Called by handlers
 
-    def find(self, group_id: str) -> BrokerFacts | None:
+    def find(self, group_id: str) -> BrokerRegistration | None:
         """A group's coordinator, None while there is none.
 
         It creates the internal topic if it is missing. Kafka then responds that there is no
@@ -81,12 +81,12 @@ class GroupCoordinator:
         """The shard of ``group_id``.
 
         Raises:
-            Refused: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
+            ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._shard(self._index(group_id))
 
     def known(self) -> list[ClassicGroup]:
-        """All groups of this broker. Raises Refused: COORDINATOR_LOAD_IN_PROGRESS."""
+        """All groups of this broker. Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS."""
         found: list[ClassicGroup] = []
         for shard in [self._shard(index) for index in self._store.led()]:
             self._run(lambda moment, shard=shard: found.extend(shard.known(moment)))  # type: ignore[misc]
@@ -98,7 +98,7 @@ class GroupCoordinator:
         They are sent afterwards, as a connection that gets one serves its next request at once.
 
         Raises:
-            Refused: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
+            ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
         """
         shard = self.shard(group_id)
         self._run(lambda moment: operation(shard, moment))
@@ -112,7 +112,7 @@ class GroupCoordinator:
         group_id: str,
         operation: Callable[[Shard, Moment, Callable[[T], None]], None],
         refuse: Callable[[ErrorCode], T],
-    ) -> Deferred[T]:
+    ) -> PendingResult[T]:
         """``operate``, with an operation that replies now or later; return its response.
 
         Args:
@@ -120,11 +120,11 @@ class GroupCoordinator:
             operation: Takes the shard, the moment, and the function to call with the response.
             refuse: Makes the response if this broker doesn't coordinate the group.
         """
-        answer: Deferred[T] = Deferred()
+        answer: PendingResult[T] = PendingResult()
         reply = self.later(answer.complete)
         try:
             self.operate(group_id, lambda shard, moment: operation(shard, moment, reply))
-        except Refused as refused:
+        except ApiError as refused:
             answer.complete(refuse(refused.code))
         return answer
 
@@ -145,7 +145,7 @@ class GroupCoordinator:
         for index in tuple(self._shards):
             self._unload(index)
         self._loading.clear()
-        self.deadlines = Deadlines()
+        self.deadlines = DeadlineQueue()
         self._timer.cancel()
 
     # Called by shards
@@ -173,11 +173,11 @@ class GroupCoordinator:
             self._unload(index)
             shard = None
         if epoch is None:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
         if shard is None:
             shard = self._load(index, epoch)
         if shard is None:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
     def _load(self, index: int, epoch: int) -> Shard | None:

@@ -24,7 +24,7 @@ from kclient.testing.groups.classic_group import (
 )
 from kclient.testing.groups.rebalances import Rebalances, Write
 from kclient.testing.groups.records import group_record
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -117,7 +117,7 @@ class Joins:
             return self._add(group, call, request.member_id, moment)
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
-        except Refused as refused:
+        except ApiError as refused:
             call.refuse(refused.code)
             return None
         return self._rejoin(group, member, call, moment)

@@ -17,7 +17,7 @@ from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.records import OffsetRecord, offset_tombstone
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
 _FIRST_WITH_GROUP_ERRORS = 9
@@ -135,7 +135,7 @@ class CommitEntry(NamedTuple):
 
 
 def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:
-    """Raise Refused unless that member may commit for that group.
+    """Raise ApiError unless that member may commit for that group.
 
     An unknown group is created for a client that is not a member of a group.
     """
@@ -143,8 +143,8 @@ def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:
         group.check_commit(request.member_id, request.instance_id, request.generation)
     elif request.generation >= 0:
         if request.version < _FIRST_WITH_GROUP_ERRORS:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def commit_records(

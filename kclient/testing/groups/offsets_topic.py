@@ -1,4 +1,4 @@
-"""``GroupStore``: the interface of the group coordinator to the rest of its broker.
+"""``OffsetsTopic``: the interface of the group coordinator to the rest of its broker.
 
 The only file here that depends on how brokers store topics and logs: it has the partitions of
 ``__consumer_offsets`` that this broker leads, their logs, and the creation of that topic. The
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import GroupSettings
-from kclient.testing.image import NO_LEADER, BrokerFacts
+from kclient.testing.image import NO_LEADER, BrokerRegistration
 from kclient.testing.log import ENDLESS_BYTES
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_rules import TopicSpec, check_new_topic
 
@@ -43,7 +43,7 @@ def partition_of(group_id: str, partitions: int) -> int:
     return (0 if value == -_SIGN_32 else abs(value)) % partitions
 
 
-class GroupStore:
+class OffsetsTopic:
     """The internal topic on one broker."""
 
     def __init__(self, broker: Broker) -> None:
@@ -72,7 +72,9 @@ class GroupStore:
         if replica is not None and len(batch) > replica.config.max_message_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
         else:
-            self._broker.hosted.append_internal(OFFSETS_TOPIC, index, StoredBatch(batch), done)
+            self._broker.replica_manager.append_internal(
+                OFFSETS_TOPIC, index, StoredBatch(batch), done
+            )
 
     def watch(self, index: int, lost: Callable[[], None]) -> None:
         """Call ``lost`` once, when the leader of the partition changes."""
@@ -96,7 +98,7 @@ class GroupStore:
             log, listener = watched
             log.unlisten(listener)
 
-    def coordinator_of(self, index: int) -> BrokerFacts | None:
+    def coordinator_of(self, index: int) -> BrokerRegistration | None:
         """A partition's leader, as this broker knows it; None if there is none."""
         image = self._broker.metadata_image
         partition = image.partition(OFFSETS_TOPIC, index)
@@ -124,5 +126,5 @@ class GroupStore:
             spec = TopicSpec(OFFSETS_TOPIC, settings.partitions, factor, (), configs)
             checked = check_new_topic(image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
-        except Refused:
+        except ApiError:
             return  # the client finds no coordinator, and retries

@@ -17,7 +17,7 @@ from kclient.protocol.messages.sync_group import SyncGroupResponse
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
 from kclient.testing.groups.records import Record, group_record
-from kclient.testing.timers import Deadlines, Key, Moment
+from kclient.testing.timers import DeadlineQueue, Key, Moment
 
 Done: TypeAlias = Callable[[ErrorCode, Moment], None]
 
@@ -51,7 +51,7 @@ class Rebalances:
     """
 
     _settings: GroupSettings
-    _deadlines: Deadlines
+    _deadlines: DeadlineQueue
     _find: Callable[[str], ClassicGroup | None]
     _perform: Perform
 

@@ -31,7 +31,7 @@ from kclient.testing.groups.records import (
     offset_tombstone,
 )
 from kclient.testing.groups.writes import Append, Writes
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ class Shard:
         group = self.groups.get(request.group_id)
         try:
             if group is None or group.state is State.EMPTY:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             member = group.check_member(request.member_id, request.group_instance_id)
             _check_sync(group, request)
-        except Refused as refused:
+        except ApiError as refused:
             reply(SyncGroupResponse(error_code=refused.code))
             return
         self._rebalances.note_sync(group, member.member_id)
@@ -178,9 +178,9 @@ class Shard:
         group = self.groups.get(request.group_id)
         try:
             if group is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             member = group.check_member(request.member_id, request.group_instance_id)
-        except Refused as refused:
+        except ApiError as refused:
             return refused.code
         if request.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
@@ -229,7 +229,7 @@ class Shard:
         elif member_id not in group.pending_members:
             try:
                 group.check_member(member_id, one.group_instance_id)
-            except Refused as refused:
+            except ApiError as refused:
                 return refused.code
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -254,7 +254,7 @@ class Shard:
         group = self.groups.get(request.group_id)
         try:
             offsets.check_commit(group, request)
-        except Refused as refused:
+        except ApiError as refused:
             reply([refused.code] * len(entries))
             return
         if group is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
@@ -304,9 +304,9 @@ class Shard:
         group = self.groups.get(group_id)
         try:
             if group is None:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
             group.check_offset_delete()
-        except Refused as refused:
+        except ApiError as refused:
             fail(refused.code)
             return
         records, codes = offsets.delete_records(group, self.offsets, entries)
@@ -371,12 +371,12 @@ class Shard:
 
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
     for asked, has in (
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
         if asked is not None and has is not None and asked != has:
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is State.PREPARING_REBALANCE:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -15,7 +15,7 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.rebalances import Write
 from kclient.testing.groups.records import Record
-from kclient.testing.timers import Deadlines, Moment
+from kclient.testing.timers import DeadlineQueue, Moment
 
 Append: TypeAlias = Callable[[Sequence[Record], Moment, Callable[[ErrorCode, Moment], None]], None]
 """Appends records; calls back, at once or later, when they are committed, or with the error."""
@@ -54,7 +54,7 @@ class Writes:
     def __init__(
         self,
         append: Append,
-        deadlines: Deadlines,
+        deadlines: DeadlineQueue,
         appended: Callable[[Record], None],
         committed: Callable[[Record], None],
         settings: GroupSettings,

@@ -55,8 +55,8 @@ from kclient.testing.config_rules import (
     check_node,
 )
 from kclient.testing.listeners import address_of
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Refused, bad_request
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, bad_request
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import check_name
 
@@ -78,13 +78,13 @@ _LOGGERS = {
 # Storage: a configuration applies on a broker once it gets the image
 
 
-def _topic(call: Call, name: str) -> TopicConfig | None:
+def _topic(call: RequestContext, name: str) -> TopicConfig | None:
     """A topic's configuration; None if there is no such topic."""
     topic = call.image.topics.get(name)
     return None if topic is None else topic.config
 
 
-def layers(call: Call) -> BrokerLayers:
+def layers(call: RequestContext) -> BrokerLayers:
     """The layers of the configuration of the broker that got the request."""
     config, broker = call.image.config, call.image.brokers[call.node_id]
     address = f"PLAINTEXT://{address_of(broker.host, broker.port)}"
@@ -102,7 +102,7 @@ def layers(call: Call) -> BrokerLayers:
     return BrokerLayers(own, config.dynamic, static)
 
 
-def _given(call: Call, resource: Resource, name: str) -> Mapping[str, str]:
+def _given(call: RequestContext, resource: Resource, name: str) -> Mapping[str, str]:
     """Configurations that clients set on a resource."""
     if resource == Resource.TOPIC:
         topic = _topic(call, name)
@@ -115,11 +115,11 @@ def _given(call: Call, resource: Resource, name: str) -> Mapping[str, str]:
     return stored
 
 
-def _set(call: Call, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
+def _set(call: RequestContext, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
     """Set exactly these on a resource, all of them checked.
 
     Raises:
-        Refused: NOT_CONTROLLER.
+        ApiError: NOT_CONTROLLER.
     """
     controller = call.broker.controller()
     if resource == Resource.TOPIC:
@@ -130,7 +130,7 @@ def _set(call: Call, resource: Resource, name: str, configs: Mapping[str, str]) 
         controller.set_broker_config(controller.image.config.with_stored(resource, name, configs))
 
 
-def _names(call: Call, resource: Resource) -> list[str]:
+def _names(call: RequestContext, resource: Resource) -> list[str]:
     """All resources of a kind that have configurations."""
     if resource == Resource.TOPIC:
         return list(call.image.topics)
@@ -142,7 +142,9 @@ def _names(call: Call, resource: Resource) -> list[str]:
 # Of topics, brokers, their loggers, groups and client metrics
 
 
-def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def describe_configs(
+    call: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     """Describe each resource."""
     return DescribeConfigsResponse(
         results=[_describe(call, request, resource) for resource in request.resources]
@@ -150,7 +152,7 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeCon
 
 
 def _describe(
-    call: Call,
+    call: RequestContext,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
@@ -162,7 +164,7 @@ def _describe(
     try:
         call.check_fault(resource.resource_name)
         rows = _rows(call, resource)
-    except Refused as refused:
+    except ApiError as refused:
         result.error_code, result.error_message = refused.code, refused.message or ""
         return result
     keys = resource.configuration_keys or None
@@ -172,7 +174,7 @@ def _describe(
     return result
 
 
-def _rows(call: Call, resource: DescribeConfigsResource) -> list[Described]:
+def _rows(call: RequestContext, resource: DescribeConfigsResource) -> list[Described]:
     kind, name = resource.resource_type, resource.resource_name
     if kind not in tuple(Resource):
         raise bad_request(f"Resources of type {kind} can't be described.")
@@ -181,7 +183,7 @@ def _rows(call: Call, resource: DescribeConfigsResource) -> list[Described]:
         check_name(name)
         config = _topic(call, name)
         if config is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(config, layers(call))
     if kind == Resource.BROKER:
         if not name:
@@ -214,7 +216,7 @@ def _shown(row: Described, synonyms: bool) -> DescribeConfigsResourceResult:
 # Alteration: all configurations of a resource are replaced, or some are changed
 
 
-def alter_configs_of(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+def alter_configs_of(call: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the configurations of each resource, or only validate that."""
     return AlterConfigsResponse(
         responses=_alter_each(call, request, _replace, alter_configs.AlterConfigsResourceResponse)
@@ -222,7 +224,7 @@ def alter_configs_of(call: Call, request: AlterConfigsRequest) -> AlterConfigsRe
 
 
 def alter_incrementally(
-    call: Call, request: IncrementalAlterConfigsRequest
+    call: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource, or only validate that."""
     return IncrementalAlterConfigsResponse(
@@ -233,9 +235,9 @@ def alter_incrementally(
 
 
 def _alter_each(
-    call: Call,
+    call: RequestContext,
     request: Any,
-    alter: Callable[[Call, Any], tuple[Resource, dict[str, str]]],
+    alter: Callable[[RequestContext, Any], tuple[Resource, dict[str, str]]],
     answer: type[A],
 ) -> list[A]:
     """Alter each resource of a request; one that is refused, or named twice, gets an error.
@@ -243,7 +245,7 @@ def _alter_each(
     Args:
         call: The request that is executed.
         request: Of either API.
-        alter: Returns the new configurations of one resource, checked; or raises Refused.
+        alter: Returns the new configurations of one resource, checked; or raises ApiError.
         answer: The class of the results.
     """
     named = Counter((one.resource_type, one.resource_name) for one in request.resources)
@@ -261,13 +263,13 @@ def _alter_each(
                 continue
             _set(call, resource, name, new)
             call.check_fault(name, after=True)
-        except Refused as refused:
+        except ApiError as refused:
             made.error_code, made.error_message = refused.code, refused.message
     return answers
 
 
 def _replace(
-    call: Call, wanted: alter_configs.AlterConfigsResource
+    call: RequestContext, wanted: alter_configs.AlterConfigsResource
 ) -> tuple[Resource, dict[str, str]]:
     name = wanted.resource_name
     check_changes([Change(one.name, Operation.SET, one.value) for one in wanted.configs])
@@ -284,7 +286,7 @@ def _replace(
 
 
 def _change(
-    call: Call, wanted: incremental_alter_configs.AlterConfigsResource
+    call: RequestContext, wanted: incremental_alter_configs.AlterConfigsResource
 ) -> tuple[Resource, dict[str, str]]:
     name = wanted.resource_name
     changes = [Change(one.name, one.config_operation, one.value) for one in wanted.configs]
@@ -311,18 +313,18 @@ def _known_resource(number: int) -> Resource:
         raise _unknown_type(number) from None
 
 
-def _unknown_type(number: int) -> Refused:
+def _unknown_type(number: int) -> ApiError:
     return bad_request(f"Resources of type {number} can't be altered.")
 
 
 def _check_whole(
-    call: Call,
+    call: RequestContext,
     resource: Resource,
     name: str,
     touched: Iterable[str],
     new: Mapping[str, str],
 ) -> None:
-    """Raise Refused unless the controller accepts ``new`` as all configurations of a resource.
+    """Raise ApiError unless the controller accepts ``new`` as all configurations of a resource.
 
     Args:
         call: The request that is executed.
@@ -337,7 +339,7 @@ def _check_whole(
         check_name(name)
         call.image.topic_config(new)
         if _topic(call, name) is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
     elif resource == Resource.BROKER:
         check_min_isr(touched, _given(call, resource, name), new, for_all=not name)
     elif resource == Resource.GROUP:
@@ -350,7 +352,7 @@ def _check_whole(
 
 
 def list_config_resources(
-    call: Call, request: ListConfigResourcesRequest
+    call: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the requested kinds; of client metrics only before v1."""
     code = call.error_for()

@@ -1,9 +1,9 @@
 """Fetch (1): whole batches of partitions, at once or when there are enough of them.
 
 ``fetch_sessions.py`` has the sessions; a wait is one listener per partition and one timer, in
-``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka, and is redirected to one
-in its rack if ``replica.selector.class`` is set so. A follower also reads uncommitted records, and
-its fetch offsets show the leader what it has.
+``DelayedFetch``. A consumer may read from any replica (KIP-392), as in Kafka, and is redirected to
+one in its rack if ``replica.selector.class`` is set so. A follower also reads uncommitted records,
+and its fetch offsets show the leader what it has.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ from kclient.protocol.messages.fetch import (
     PartitionData,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.delayed_operations import FetchWait
-from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, Wanted
+from kclient.testing.delayed_operations import DelayedFetch
+from kclient.testing.fetch_sessions import (
+    FetchContext,
+    FetchPartitionData,
+    PartitionKey,
+    RequestedPartition,
+)
 from kclient.testing.follower_fetch import FOR_EVER_MS
-from kclient.testing.image import NO_LEADER, TopicFacts
+from kclient.testing.image import NO_LEADER, TopicImage
 from kclient.testing.log import PartitionLog, ReadResult
 from kclient.testing.replica import Replica
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Deferred, Refused
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, PendingResult
 
 _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_IDS = 13
@@ -40,7 +45,7 @@ _NEVER_READ = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """For these Kafka sends an empty list of aborted transactions, for others null."""
 
 
-def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Response]:
+def handle(call: RequestContext, request: FetchRequest) -> FetchResponse | PendingResult[Response]:
     """Respond at once, or wait for ``min_bytes`` and no longer than ``max_wait_ms``."""
     sessions = call.broker.sessions
     code = call.error_for()
@@ -57,7 +62,7 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         follower=follower if call.is_inner else -1,
     )
     if call.is_inner and request.max_wait_ms == FOR_EVER_MS:
-        return _feed(call, request, context, follower)
+        return _fetch_by_follower(call, request, context, follower)
 
     def attempt(last: bool) -> FetchResponse | int:
         answers = _read_all(call, context.wanted, follower, known=outcome is not None)
@@ -69,7 +74,7 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
     if not isinstance(outcome, int):
         return outcome
     found = (_find(call, one) for one in context.wanted)
-    return FetchWait(
+    return DelayedFetch(
         [replica.log for replica in found if replica is not None],
         outcome,
         request.max_wait_ms / 1000,
@@ -79,33 +84,39 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
     ).answer
 
 
-def _feed(
-    call: Call, request: FetchRequest, context: FetchContext, follower: int
-) -> FetchResponse | Deferred[Response]:
+def _fetch_by_follower(
+    call: RequestContext, request: FetchRequest, context: FetchContext, follower: int
+) -> FetchResponse | PendingResult[Response]:
     """Serve a follower: read the partitions it names and those with news; wait without limit."""
-    feed = call.broker.hosted.feed(follower)
+    follower_state = call.broker.replica_manager.follower_state(follower)
     named = [one.key for one in _wanted(call, request)]
 
-    def wanted() -> list[Wanted]:
+    def wanted() -> list[RequestedPartition]:
         if context.session is None:
             return context.wanted
         known = context.session.partitions
-        return [known[key].wanted for key in {**dict.fromkeys(named), **feed.news} if key in known]
+        return [
+            known[key].wanted
+            for key in {**dict.fromkeys(named), **follower_state.news}
+            if key in known
+        ]
 
-    def respond(asked: list[Wanted], answers: list[Answer]) -> FetchResponse:
+    def respond(
+        asked: list[RequestedPartition], answers: list[FetchPartitionData]
+    ) -> FetchResponse:
         for one, answer in zip(asked, answers, strict=True):
             if answer.size_bytes or answer.error_code or not _has_more(call, one):
-                feed.news.pop(one.key, None)
+                follower_state.news.pop(one.key, None)
         return _respond(call, context, answers)
 
     def attempt() -> FetchResponse:
         asked = wanted()
         return respond(asked, _read_all(call, asked, follower))
 
-    if feed.take_nudge() or context.session is None or not context.wanted:
+    if follower_state.take_wake() or context.session is None or not context.wanted:
         return attempt()
     while True:
-        feed.has_grown = False
+        follower_state.has_grown = False
         asked = wanted()
         answers = _read_all(call, asked, follower)
         if _missing(request, context, answers) <= 0:
@@ -113,18 +124,22 @@ def _feed(
         named.clear()
         for one in answers:
             if context.session.partitions[one.key].is_behind(one):
-                feed.news[one.key] = None
-        if not feed.has_grown:  # its offsets may have completed a produce, and more followed
+                follower_state.news[one.key] = None
+        if (
+            not follower_state.has_grown
+        ):  # its offsets may have completed a produce, and more followed
             break
     known = context.session.partitions
-    for key in [one for one in feed.news if one not in known]:
-        del feed.news[key]  # of deleted topics; partitions named later are read anyway
-    if feed.news and call.image.config.selects_by_rack:
+    for key in [one for one in follower_state.news if one not in known]:
+        del follower_state.news[key]  # of deleted topics; partitions named later are read anyway
+    if follower_state.news and call.image.config.selects_by_rack:
         return attempt()
-    return feed.park(attempt, call.broker.config.replica_fetch_wait if feed.news else None)
+    return follower_state.delay(
+        attempt, call.broker.config.replica_fetch_wait if follower_state.news else None
+    )
 
 
-def _has_more(call: Call, wanted: Wanted) -> bool:
+def _has_more(call: RequestContext, wanted: RequestedPartition) -> bool:
     replica = _find(call, wanted)
     return replica is not None and replica.log.end_offset > wanted.fetch_offset
 
@@ -134,15 +149,15 @@ def replica_of(request: FetchRequest) -> int:
     return max(request.replica_id, request.replica_state.replica_id)
 
 
-def _wanted(call: Call, request: FetchRequest) -> Iterable[Wanted]:
+def _wanted(call: RequestContext, request: FetchRequest) -> Iterable[RequestedPartition]:
     """Each partition once; the last entry of several applies."""
     by_id = call.version >= _FIRST_WITH_IDS
-    found: dict[PartitionKey, Wanted] = {}
+    found: dict[PartitionKey, RequestedPartition] = {}
     for topic in request.topics:
         known_by = bytes(topic.topic_id) if by_id else topic.topic
         for one in topic.partitions:
             key = PartitionKey(known_by, one.partition)
-            found[key] = Wanted(
+            found[key] = RequestedPartition(
                 key,
                 one.fetch_offset,
                 one.partition_max_bytes,
@@ -153,7 +168,7 @@ def _wanted(call: Call, request: FetchRequest) -> Iterable[Wanted]:
     return found.values()
 
 
-def _forgotten(call: Call, request: FetchRequest) -> Iterator[PartitionKey]:
+def _forgotten(call: RequestContext, request: FetchRequest) -> Iterator[PartitionKey]:
     by_id = call.version >= _FIRST_WITH_IDS
     for topic in request.forgotten_topics_data:
         known_by = bytes(topic.topic_id) if by_id else topic.topic
@@ -161,7 +176,9 @@ def _forgotten(call: Call, request: FetchRequest) -> Iterator[PartitionKey]:
             yield PartitionKey(known_by, index)
 
 
-def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]) -> int:
+def _missing(
+    request: FetchRequest, context: FetchContext, answers: list[FetchPartitionData]
+) -> int:
     """Number of bytes to wait for; 0 or less to respond at once."""
     if (
         request.max_wait_ms <= 0
@@ -176,8 +193,12 @@ def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]
 
 
 def _read_all(
-    call: Call, wanted_ones: list[Wanted], follower: int, *, known: bool = False
-) -> list[Answer]:
+    call: RequestContext,
+    wanted_ones: list[RequestedPartition],
+    follower: int,
+    *,
+    known: bool = False,
+) -> list[FetchPartitionData]:
     """Read each wanted partition; the first batch of all is read whatever its size (KIP-74).
 
     With ``known`` all partitions existed when the fetch began to wait.
@@ -187,11 +208,11 @@ def _read_all(
     answers = []
     first = True
     for wanted in wanted_ones:
-        answer = Answer(wanted.key)
+        answer = FetchPartitionData(wanted.key)
         answers.append(answer)
         try:
             _read(call, request, wanted, answer, left, first, follower)
-        except Refused as refused:
+        except ApiError as refused:
             _refuse(call, wanted, answer, refused)
             if known:
                 answer.aborted = None
@@ -199,11 +220,11 @@ def _read_all(
             first = False
             left = max(left - answer.size_bytes, 0)
     if follower >= 0:
-        call.broker.hosted.tell_joiners()
+        call.broker.replica_manager.send_isr_changes()
     return answers
 
 
-def _topic(call: Call, wanted: Wanted) -> TopicFacts:
+def _topic(call: RequestContext, wanted: RequestedPartition) -> TopicImage:
     known_by = wanted.key.topic
     if not isinstance(known_by, bytes):
         return call.topic(known_by, ZERO_UUID, False)
@@ -212,23 +233,23 @@ def _topic(call: Call, wanted: Wanted) -> TopicFacts:
         wanted.name = found.name
         return found
     if wanted.name is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     call.topic(wanted.name, ZERO_UUID, False)
-    raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)  # the topic was recreated
+    raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)  # the topic was recreated
 
 
-def _find(call: Call, wanted: Wanted) -> Replica | None:
+def _find(call: RequestContext, wanted: RequestedPartition) -> Replica | None:
     try:
         return call.replica(_topic(call, wanted), wanted.key.partition, leader_only=False)
-    except Refused:
+    except ApiError:
         return None
 
 
 def _read(
-    call: Call,
+    call: RequestContext,
     request: FetchRequest,
-    wanted: Wanted,
-    answer: Answer,
+    wanted: RequestedPartition,
+    answer: FetchPartitionData,
     left: int,
     first: bool,
     follower: int,
@@ -242,7 +263,7 @@ def _read(
         leader_only=follower >= 0 or call.version < _FIRST_FROM_FOLLOWERS,
     )
     log = replica.log
-    call.broker.hosted.tidy(replica)
+    call.broker.replica_manager.tidy(replica)
     committed = request.isolation_level == _READ_COMMITTED
     end = log.last_stable_offset if committed else log.high_watermark
     if follower >= 0:
@@ -250,10 +271,10 @@ def _read(
     found = ReadResult([], 0)
     room = min(wanted.max_bytes, left)
     if room < 0:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka's IllegalArgumentException
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka's IllegalArgumentException
     elsewhere = NO_LEADER
     if follower < 0 and replica.leads and request.rack_id:
-        elsewhere = call.broker.hosted.preferred_replica(
+        elsewhere = call.broker.replica_manager.preferred_replica(
             replica, request.rack_id, wanted.fetch_offset
         )
     if elsewhere != NO_LEADER:
@@ -261,7 +282,7 @@ def _read(
     elif wanted.last_fetched_epoch < 0 or not _diverges(replica, wanted, answer):
         found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
         if follower >= 0:
-            call.broker.hosted.fetched_by(
+            call.broker.replica_manager.fetched_by(
                 replica,
                 follower,
                 wanted.fetch_offset,
@@ -279,7 +300,7 @@ def _read(
         answer.aborted = log.transactions.aborted_between(wanted.fetch_offset, reach)
 
 
-def _cut(log: PartitionLog, answer: Answer, room: int, end: int) -> None:
+def _cut(log: PartitionLog, answer: FetchPartitionData, room: int, end: int) -> None:
     """Fill the remaining bytes with the start of the next batch, as Kafka slices its files."""
     room -= answer.size_bytes
     following = answer.batches[-1].next_offset
@@ -291,19 +312,21 @@ def _cut(log: PartitionLog, answer: Answer, room: int, end: int) -> None:
         answer.size_bytes += len(answer.cut)
 
 
-def _diverges(replica: Replica, wanted: Wanted, answer: Answer) -> bool:
+def _diverges(replica: Replica, wanted: RequestedPartition, answer: FetchPartitionData) -> bool:
     """Whether the reader's log has records that this log never had (KIP-595)."""
     log = replica.log
     ended = log.epochs.end_of(wanted.last_fetched_epoch, log.end_offset)
     if ended.epoch < 0 or ended.end_offset < 0:
-        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if ended.epoch < wanted.last_fetched_epoch or ended.end_offset < wanted.fetch_offset:
         answer.diverging = (ended.epoch, ended.end_offset)
         return True
     return False
 
 
-def _refuse(call: Call, wanted: Wanted, answer: Answer, refused: Refused) -> None:
+def _refuse(
+    call: RequestContext, wanted: RequestedPartition, answer: FetchPartitionData, refused: ApiError
+) -> None:
     answer.error_code = refused.code
     if refused.code in _NEVER_READ:
         answer.aborted = ()
@@ -314,7 +337,7 @@ def _refuse(call: Call, wanted: Wanted, answer: Answer, refused: Refused) -> Non
         return
     try:
         facts = call.partition(_topic(call, wanted), answer.key.partition)
-    except Refused:
+    except ApiError:
         return
     answer.leader = (facts.leader, facts.leader_epoch)
 
@@ -322,7 +345,9 @@ def _refuse(call: Call, wanted: Wanted, answer: Answer, refused: Refused) -> Non
 # Responding
 
 
-def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchResponse:
+def _respond(
+    call: RequestContext, context: FetchContext, answers: list[FetchPartitionData]
+) -> FetchResponse:
     sessions = call.broker.sessions
     code, session_id, told = sessions.finish(context, answers, call.broker.now())
     response = FetchResponse(error_code=code, session_id=session_id)
@@ -342,7 +367,7 @@ def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchR
     return response
 
 
-def _partition_data(answer: Answer) -> PartitionData:
+def _partition_data(answer: FetchPartitionData) -> PartitionData:
     parts: list[bytes | bytearray] = [one.data for one in answer.batches]
     if answer.cut:
         parts.append(answer.cut)
@@ -367,7 +392,7 @@ def _partition_data(answer: Answer) -> PartitionData:
     return shown
 
 
-def _add_endpoint(call: Call, response: FetchResponse, leader: int) -> None:
+def _add_endpoint(call: RequestContext, response: FetchResponse, leader: int) -> None:
     if leader == NO_LEADER or any(one.node_id == leader for one in response.node_endpoints):
         return
     broker = call.image.brokers[leader]

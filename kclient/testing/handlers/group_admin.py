@@ -29,8 +29,8 @@ from kclient.protocol.messages.offset_delete import (
 )
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.groups.shard import Shard
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Deferred, Gathering, Refused, whole
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, PendingParts, PendingResult, whole
 from kclient.testing.timers import Moment
 
 _TYPE = "classic"
@@ -44,7 +44,7 @@ _ALL_OPERATIONS = 3400
 # The groups that this broker coordinates
 
 
-def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(call: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List groups of the requested states and types; unknown states and types match none."""
     code = call.error_for()
     if code is not None:
@@ -55,7 +55,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
         return ListGroupsResponse()
     try:
         found = call.broker.groups.known()
-    except Refused as refused:
+    except ApiError as refused:
         return ListGroupsResponse(error_code=refused.code)
     late = call.error_for(after=True)
     return ListGroupsResponse(
@@ -68,7 +68,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     )
 
 
-def _listed(call: Call, group: ClassicGroup) -> ListedGroup:
+def _listed(call: RequestContext, group: ClassicGroup) -> ListedGroup:
     listed = ListedGroup(group.group_id, group.protocol_type or "")
     if call.version >= _FIRST_WITH_STATES:
         listed.group_state = group.state.shown
@@ -80,7 +80,7 @@ def _listed(call: Call, group: ClassicGroup) -> ListedGroup:
 # State and members
 
 
-def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def describe_groups(call: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe each group; one that doesn't exist is dead."""
     response = DescribeGroupsResponse()
     for group_id in request.groups:
@@ -91,11 +91,11 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroup
     return response
 
 
-def _describe(call: Call, group_id: str) -> DescribedGroup:
+def _describe(call: RequestContext, group_id: str) -> DescribedGroup:
     try:
         call.check_fault()
         group = call.broker.groups.shard(group_id).groups.get(group_id)
-    except Refused as refused:
+    except ApiError as refused:
         return DescribedGroup(refused.code, group_id=group_id)
     if group is None:
         described = DescribedGroup(group_id=group_id, group_state=State.DEAD.shown)
@@ -131,10 +131,12 @@ def _member(one: Member, protocol: str | None) -> DescribedGroupMember:
 # Groups without members, and their offsets
 
 
-def delete_groups(call: Call, request: DeleteGroupsRequest) -> Deferred[DeleteGroupsResponse]:
+def delete_groups(
+    call: RequestContext, request: DeleteGroupsRequest
+) -> PendingResult[DeleteGroupsResponse]:
     """Delete each group once, however often it is named."""
     response = DeleteGroupsResponse()
-    gathering = Gathering(response)
+    gathering = PendingParts(response)
     for group_id in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id)
         response.results.append(result)
@@ -142,7 +144,9 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Deferred[DeleteGr
     return gathering.close()
 
 
-def _delete_group(call: Call, result: DeletableGroupResult, done: Callable[[], None]) -> None:
+def _delete_group(
+    call: RequestContext, result: DeletableGroupResult, done: Callable[[], None]
+) -> None:
     groups = call.broker.groups
     finish = groups.later(lambda _: done())
 
@@ -157,7 +161,7 @@ def _delete_group(call: Call, result: DeletableGroupResult, done: Callable[[], N
             result.group_id,
             lambda shard, moment: shard.delete_group(result.group_id, reply, moment),
         )
-    except Refused as refused:
+    except ApiError as refused:
         result.error_code = refused.code
         done()
 
@@ -166,8 +170,8 @@ def _delete_group(call: Call, result: DeletableGroupResult, done: Callable[[], N
 
 
 def delete_offsets(
-    call: Call, request: OffsetDeleteRequest
-) -> Deferred[OffsetDeleteResponse] | OffsetDeleteResponse:
+    call: RequestContext, request: OffsetDeleteRequest
+) -> PendingResult[OffsetDeleteResponse] | OffsetDeleteResponse:
     """Delete each offset; an error of the whole group is returned alone."""
     if not request.group_id:
         return _refuse_deletion(ErrorCode.INVALID_GROUP_ID)
@@ -178,7 +182,9 @@ def _refuse_deletion(code: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=code)
 
 
-def _delete_offsets(call: Call, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
+def _delete_offsets(
+    call: RequestContext, request: OffsetDeleteRequest
+) -> PendingResult[OffsetDeleteResponse]:
     rows: dict[str, OffsetDeleteResponseTopic] = {}
     wanted: list[tuple[str, int]] = []
     for topic in request.topics:

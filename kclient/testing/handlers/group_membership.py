@@ -37,8 +37,8 @@ from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 from kclient.testing.groups.classic_group import JoinReply, SyncReply, join_refusal
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.shard import Shard
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Deferred, Refused, whole
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, PendingResult, whole
 from kclient.testing.timers import Moment
 
 _FIRST_WITH_KEYS = 4
@@ -54,7 +54,9 @@ _GROUP, _TRANSACTION = 0, 1
 """Types of keys of FindCoordinator."""
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def find_coordinator(
+    call: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     """Find each key's coordinator; before version 4 there is one key."""
     if call.version < _FIRST_WITH_KEYS:
         found = _find(call, request.key_type, request.key)
@@ -70,17 +72,17 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
     )
 
 
-def _find(call: Call, key_type: int, key: str) -> Coordinator:
+def _find(call: RequestContext, key_type: int, key: str) -> Coordinator:
     try:
         call.check_fault()
         if key_type == _TRANSACTION:
-            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         if key_type != _GROUP:
-            raise Refused(ErrorCode.INVALID_REQUEST)
+            raise ApiError(ErrorCode.INVALID_REQUEST)
         node = call.broker.groups.find(key)
         if node is None:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    except Refused as refused:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except ApiError as refused:
         return Coordinator(key, -1, "", -1, refused.code, refused.message or "")
     return Coordinator(key, node.node_id, node.host, node.port)
 
@@ -89,8 +91,8 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 
 
 def join_group(
-    call: Call, request: JoinGroupRequest
-) -> Deferred[JoinGroupResponse] | JoinGroupResponse:
+    call: RequestContext, request: JoinGroupRequest
+) -> PendingResult[JoinGroupResponse] | JoinGroupResponse:
     """Check the request's form, and pass it to the coordinator."""
 
     def refuse(code: ErrorCode) -> JoinGroupResponse:
@@ -116,7 +118,7 @@ def join_group(
     return whole(call, lambda: groups.ask(request.group_id, join, refuse_here), refuse)
 
 
-def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
+def _check_join(call: RequestContext, request: JoinGroupRequest) -> ErrorCode:
     settings = call.broker.groups.settings
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -126,7 +128,7 @@ def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _fit(call: Call, response: JoinGroupResponse) -> JoinGroupResponse:
+def _fit(call: RequestContext, response: JoinGroupResponse) -> JoinGroupResponse:
     """Replace a null protocol, which older versions don't have."""
     if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
         response.protocol_name = ""
@@ -137,8 +139,8 @@ def _fit(call: Call, response: JoinGroupResponse) -> JoinGroupResponse:
 
 
 def sync_group(
-    call: Call, request: SyncGroupRequest
-) -> Deferred[SyncGroupResponse] | SyncGroupResponse:
+    call: RequestContext, request: SyncGroupRequest
+) -> PendingResult[SyncGroupResponse] | SyncGroupResponse:
     """Check the request's form, and pass it to the coordinator."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if unnamed and call.version >= _FIRST_WITH_PROTOCOL:
@@ -160,7 +162,7 @@ def _refuse_sync(code: ErrorCode) -> SyncGroupResponse:
 # Heartbeats
 
 
-def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(call: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Respond with the state of the group."""
     code = call.error_for()
     if code is None:
@@ -170,7 +172,7 @@ def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 
-def _beat(call: Call, request: HeartbeatRequest) -> ErrorCode:
+def _beat(call: RequestContext, request: HeartbeatRequest) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     codes: list[ErrorCode] = []
@@ -179,7 +181,7 @@ def _beat(call: Call, request: HeartbeatRequest) -> ErrorCode:
             request.group_id,
             lambda shard, moment: codes.append(shard.heartbeat(request, moment)),
         )
-    except Refused as refused:
+    except ApiError as refused:
         if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE  # Kafka assumes that the member is valid
         return refused.code
@@ -190,8 +192,8 @@ def _beat(call: Call, request: HeartbeatRequest) -> ErrorCode:
 
 
 def leave_group(
-    call: Call, request: LeaveGroupRequest
-) -> Deferred[LeaveGroupResponse] | LeaveGroupResponse:
+    call: RequestContext, request: LeaveGroupRequest
+) -> PendingResult[LeaveGroupResponse] | LeaveGroupResponse:
     """Remove each member; before version 3 there is one, and its error is the response's."""
     if not request.group_id:
         return _refuse_leave(ErrorCode.INVALID_GROUP_ID)
@@ -219,7 +221,7 @@ def _refuse_leave(code: ErrorCode) -> LeaveGroupResponse:
 
 
 def consumer_group_heartbeat(
-    call: Call, request: ConsumerGroupHeartbeatRequest
+    call: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Refuse a member of a consumer group (KIP-848)."""
     return ConsumerGroupHeartbeatResponse(
@@ -228,7 +230,7 @@ def consumer_group_heartbeat(
 
 
 def share_group_heartbeat(
-    call: Call, request: ShareGroupHeartbeatRequest
+    call: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
     """Refuse a member of a share group (KIP-932)."""
     return ShareGroupHeartbeatResponse(
@@ -236,5 +238,5 @@ def share_group_heartbeat(
     )
 
 
-def _not_served(call: Call) -> ErrorCode:
+def _not_served(call: RequestContext) -> ErrorCode:
     return call.error_for() or ErrorCode.UNSUPPORTED_VERSION

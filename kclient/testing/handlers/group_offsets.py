@@ -25,8 +25,8 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
 from kclient.testing.groups.shard import Shard
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Deferred, Gathering, Refused
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, PendingParts, PendingResult
 from kclient.testing.timers import Moment
 
 _FIRST_WITH_GROUP_ERRORS = 2
@@ -38,8 +38,8 @@ _FIRST_WITH_IDS = 10
 
 
 def commit(
-    call: Call, request: OffsetCommitRequest
-) -> Deferred[OffsetCommitResponse] | OffsetCommitResponse:
+    call: RequestContext, request: OffsetCommitRequest
+) -> PendingResult[OffsetCommitResponse] | OffsetCommitResponse:
     """Commit the offset of each partition that exists."""
     response = OffsetCommitResponse()
     entries: list[CommitEntry] = []
@@ -53,7 +53,7 @@ def commit(
 
 
 def _sort(
-    call: Call,
+    call: RequestContext,
     topic: OffsetCommitRequestTopic,
     row: OffsetCommitResponseTopic,
     entries: list[CommitEntry],
@@ -91,12 +91,12 @@ def _sort(
 
 
 def _commit(
-    call: Call,
+    call: RequestContext,
     request: OffsetCommitRequest,
     entries: list[CommitEntry],
     waiting: list[OffsetCommitResponsePartition],
     response: OffsetCommitResponse,
-) -> Deferred[OffsetCommitResponse]:
+) -> PendingResult[OffsetCommitResponse]:
     header = CommitRequest(
         request.group_id,
         request.member_id,
@@ -121,10 +121,10 @@ def _commit(
 # OffsetFetch
 
 
-def fetch(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
+def fetch(call: RequestContext, request: OffsetFetchRequest) -> PendingResult[OffsetFetchResponse]:
     """Read the offsets of each group; before version 8 there is one."""
     response = OffsetFetchResponse()
-    gathering = Gathering(response)
+    gathering = PendingParts(response)
     if call.version >= _FIRST_BATCHED:
         for group in request.groups:
             answer = OffsetFetchResponseGroup(group.group_id)
@@ -153,7 +153,7 @@ def fetch(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchRespon
 
 
 def _unpack(
-    call: Call,
+    call: RequestContext,
     request: OffsetFetchRequest,
     answer: OffsetFetchResponseGroup,
     response: OffsetFetchResponse,
@@ -192,7 +192,7 @@ def _unpack(
 
 
 def _read(
-    call: Call,
+    call: RequestContext,
     request: OffsetFetchRequest,
     group: OffsetFetchRequestGroup,
     answer: OffsetFetchResponseGroup,
@@ -218,13 +218,13 @@ def _read(
                 group.group_id, request.require_stable, reply, moment
             ),
         )
-    except Refused as refused:
+    except ApiError as refused:
         answer.error_code = refused.code
         done()
 
 
 def _wanted(
-    call: Call,
+    call: RequestContext,
     topics: list[OffsetFetchRequestTopics],
     found: dict[str, dict[int, CommittedOffset]],
 ) -> list[OffsetFetchResponseTopics]:
@@ -252,7 +252,7 @@ def _wanted(
 
 
 def _all(
-    call: Call, found: dict[str, dict[int, CommittedOffset]]
+    call: RequestContext, found: dict[str, dict[int, CommittedOffset]]
 ) -> list[OffsetFetchResponseTopics]:
     """Each partition that has an offset; in versions with ids, only of topics that exist."""
     rows: list[OffsetFetchResponseTopics] = []
@@ -268,7 +268,7 @@ def _all(
 
 
 def _part(
-    call: Call, name: str | None, index: int, one: CommittedOffset | None, code: ErrorCode
+    call: RequestContext, name: str | None, index: int, one: CommittedOffset | None, code: ErrorCode
 ) -> OffsetFetchResponsePartitions:
     fault = call.error_for(name, index) or call.error_for(name, index, after=True)
     if fault:

@@ -23,8 +23,8 @@ from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.log import FoundOffset
 from kclient.testing.log_state import UNDEFINED as NO_EPOCH
 from kclient.testing.replica import Replica
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Refused
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError
 from kclient.types import OffsetSpec
 
 _FIRST_WITH_EPOCHS = 4
@@ -45,7 +45,7 @@ _NOWHERE = FoundOffset(-1, -1, -1)
 # ListOffsets
 
 
-def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(call: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look each partition up."""
     counts = Counter(
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
@@ -63,11 +63,11 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
 
 
 def _answer(
-    call: Call, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
+    call: RequestContext, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     try:
         found = _look_up(call, request, name, wanted)
-    except Refused as refused:
+    except ApiError as refused:
         return _refused(wanted.partition_index, refused.code)
     answer = ListOffsetsPartitionResponse(
         wanted.partition_index, timestamp=found.timestamp, offset=found.offset
@@ -82,15 +82,15 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 
 
 def _look_up(
-    call: Call, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
+    call: RequestContext, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
 ) -> FoundOffset:
     call.check_fault(name, wanted.partition_index)
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     index, epoch = wanted.partition_index, wanted.current_leader_epoch
     replica = _replica(call, name, index, epoch, leader_only=request.replica_id != _DEBUGGER)
     log = replica.log
-    call.broker.hosted.tidy(replica)
+    call.broker.replica_manager.tidy(replica)
     end = log.end_offset
     if request.replica_id == _CONSUMER:
         committed = request.isolation_level == _READ_COMMITTED
@@ -101,20 +101,25 @@ def _look_up(
     return found or _NOWHERE
 
 
-def _replica(call: Call, name: str, index: int, epoch: int, *, leader_only: bool) -> Replica:
-    """``Call.replica``, but an invalid epoch counts as an older one."""
+def _replica(
+    call: RequestContext, name: str, index: int, epoch: int, *, leader_only: bool
+) -> Replica:
+    """``RequestContext.replica``, but an invalid epoch counts as an older one."""
     topic = call.topic(name, ZERO_UUID, False)
     call.partition(topic, index)
     if epoch < NO_EPOCH:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     return call.replica(topic, index, epoch, leader_only=leader_only)
 
 
-def _check_available(call: Call, replica: Replica, end: int) -> None:
-    """Raise Refused while a new leader may have a lower high watermark than the last (KIP-207)."""
-    if call.request.replica_id == _CONSUMER and replica.log.high_watermark < replica.led_from:
+def _check_available(call: RequestContext, replica: Replica, end: int) -> None:
+    """Raise ApiError while a new leader may have a lower high watermark than the last (KIP-207)."""
+    if (
+        call.request.replica_id == _CONSUMER
+        and replica.log.high_watermark < replica.leader_epoch_start_offset
+    ):
         old = call.version < _FIRST_WITH_UNAVAILABLE
-        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _is_spoken(timestamp: int, version: int) -> bool:
@@ -142,7 +147,7 @@ def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
 
 
 def offset_for_leader_epoch(
-    call: Call, request: OffsetForLeaderEpochRequest
+    call: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Look each partition's epoch up."""
     return OffsetForLeaderEpochResponse(
@@ -155,13 +160,13 @@ def offset_for_leader_epoch(
     )
 
 
-def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(call: RequestContext, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(ErrorCode.NONE, wanted.partition, -1, -1)
     try:
         call.check_fault(name, wanted.partition)
         epoch = wanted.current_leader_epoch
         replica = _replica(call, name, wanted.partition, epoch, leader_only=True)
-    except Refused as refused:
+    except ApiError as refused:
         answer.error_code = refused.code
         return answer
     log = replica.log

@@ -21,13 +21,13 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.delayed_operations import LogWait
+from kclient.testing.delayed_operations import DelayedOperation
 from kclient.testing.image import INTERNAL_TOPICS, MetadataImage
 from kclient.testing.replica import Replica
-from kclient.testing.replica_manager import Hosted
+from kclient.testing.replica_manager import ReplicaManager
 from kclient.testing.replicas import Replicas
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Deferred, Refused
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError, PendingResult
 
 _TO_HIGH_WATERMARK = -1
 """Special offset: delete all committed records."""
@@ -40,8 +40,8 @@ TOTAL_BYTES = 1 << 40
 
 
 def delete_records(
-    call: Call, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+    call: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | PendingResult[DeleteRecordsResponse]:
     """Delete records of each partition; the last entry applies if one is named twice.
 
     The response waits until the followers that are up have deleted them, too.
@@ -53,7 +53,7 @@ def delete_records(
     }
     response = DeleteRecordsResponse()
     shown: dict[str, DeleteRecordsTopicResult] = {}
-    begun: list[_Deleting] = []
+    begun: list[_DeletePartitionStatus] = []
     for (name, index), offset in sorted(offsets.items()):
         if name not in shown:
             shown[name] = DeleteRecordsTopicResult(name)
@@ -61,18 +61,18 @@ def delete_records(
         result = DeleteRecordsPartitionResult(index)
         shown[name].partitions.append(result)
         _delete_of(call, name, offset, result, begun)
-    hosted = call.broker.hosted
-    if _all_deleted(begun, hosted.replicas):
+    replica_manager = call.broker.replica_manager
+    if _all_deleted(begun, replica_manager.replicas):
         return response
-    return _DeletionWait(begun, hosted, request.timeout_ms / 1000, response).answer
+    return _DelayedDeleteRecords(begun, replica_manager, request.timeout_ms / 1000, response).answer
 
 
 def _delete_of(
-    call: Call,
+    call: RequestContext,
     name: str,
     offset: int,
     result: DeleteRecordsPartitionResult,
-    begun: list[_Deleting],
+    begun: list[_DeletePartitionStatus],
 ) -> None:
     """Delete records of a leader's log, and add the wait for its followers."""
 
@@ -84,26 +84,26 @@ def _delete_of(
         topic = call.topic(name, ZERO_UUID, False)
         replica = call.replica(topic, result.partition_index, leader_only=True)
         required = _deleted(replica, name, offset)
-        call.broker.hosted.moved(replica, at_once=True)
+        call.broker.replica_manager.moved(replica, at_once=True)
         call.check_fault(name, result.partition_index, after=True)
-    except Refused as refused:
+    except ApiError as refused:
         settle(refused.code, _NO_WATERMARK)
         return
     low = low_watermark(replica, call.image)
     settle(ErrorCode.NONE, low)
-    begun.append(_Deleting(replica, required, low, settle))
+    begun.append(_DeletePartitionStatus(replica, required, low, settle))
 
 
 def _deleted(replica: Replica, topic: str, offset: int) -> int:
     """Make a leader's log begin at an offset or later; return that offset (KIP-107)."""
     if topic in INTERNAL_TOPICS:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if replica.config.compacted and not replica.config.deletes:
-        raise Refused(ErrorCode.POLICY_VIOLATION)
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
     if offset == _TO_HIGH_WATERMARK:
         offset = replica.log.high_watermark
     if offset < 0:
-        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     replica.log.delete_before(offset)
     return offset
 
@@ -120,7 +120,7 @@ def low_watermark(replica: Replica, image: MetadataImage) -> int:
 
 
 @dataclass(eq=False, repr=False)
-class _Deleting:
+class _DeletePartitionStatus:
     """One partition of a request.
 
     Args:
@@ -155,7 +155,7 @@ class _Deleting:
         self.tell(code, low)
 
 
-def _all_deleted(deleting: Sequence[_Deleting], replicas: Replicas) -> bool:
+def _all_deleted(deleting: Sequence[_DeletePartitionStatus], replicas: Replicas) -> bool:
     """Check each for an outcome; return whether all have one."""
     for one in deleting:
         if not one.done:
@@ -163,7 +163,7 @@ def _all_deleted(deleting: Sequence[_Deleting], replicas: Replicas) -> bool:
     return all(one.done for one in deleting)
 
 
-class _DeletionWait(LogWait[DeleteRecordsResponse]):
+class _DelayedDeleteRecords(DelayedOperation[DeleteRecordsResponse]):
     """Responds when all replicas of ``deleting`` begin at the offset, or after ``seconds``.
 
     Followers report their log start when they fetch. Like Kafka's ``DelayedDeleteRecords``, with
@@ -173,8 +173,8 @@ class _DeletionWait(LogWait[DeleteRecordsResponse]):
 
     def __init__(
         self,
-        deleting: Sequence[_Deleting],
-        hosted: Hosted,
+        deleting: Sequence[_DeletePartitionStatus],
+        replica_manager: ReplicaManager,
         seconds: float,
         response: DeleteRecordsResponse,
     ) -> None:
@@ -182,10 +182,10 @@ class _DeletionWait(LogWait[DeleteRecordsResponse]):
         self.answer.draft = response
         self._response = response
         self._deleting = deleting
-        self._hosted = hosted
+        self._hosted = replica_manager
         self._watched = {one.replica for one in deleting}
         self._listeners = [(one.replica.log, partial(self._grown, one.replica)) for one in deleting]
-        hosted.deletions[self._fetched] = None
+        replica_manager.deletions[self._fetched] = None
         for log, listener in self._listeners:
             log.listen(listener)
 
@@ -205,8 +205,8 @@ class _DeletionWait(LogWait[DeleteRecordsResponse]):
         if last or _all_deleted(self._deleting, self._hosted.replicas):
             self.answer.complete(self._response)
 
-    def _let_go(self) -> None:
-        super()._let_go()
+    def _release(self) -> None:
+        super()._release()
         self._hosted.deletions.pop(self._fetched, None)
         for log, listener in self._listeners:
             log.unlisten(listener)
@@ -215,7 +215,9 @@ class _DeletionWait(LogWait[DeleteRecordsResponse]):
 # Sizes
 
 
-def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    call: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     """Describe the requested logs, or all of them; unknown ones are left out."""
     code = call.error_for()
     if code is not None:
@@ -226,7 +228,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
     topics: dict[str, DescribeLogDirsTopic] = {}
     used = 0
     for local in call.broker.replicas:
-        call.broker.hosted.tidy(local)
+        call.broker.replica_manager.tidy(local)
         name, index = local.facts.topic, local.facts.index
         used += local.log.size_bytes
         if wanted is not None and (name, index) not in wanted:

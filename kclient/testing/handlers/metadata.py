@@ -28,9 +28,9 @@ from kclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.image import NO_LEADER, PartitionFacts, TopicFacts
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Refused
+from kclient.testing.image import NO_LEADER, PartitionRegistration, TopicImage
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 
 UNASKED_OPERATIONS = -(1 << 31)
@@ -46,7 +46,7 @@ _CONTROLLERS = 2
 # Metadata
 
 
-def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+def metadata(call: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Return this broker's metadata, which is stale only after ``freeze_metadata``."""
     image = call.broker.metadata_image
     wanted = request.topics
@@ -74,7 +74,7 @@ def _by_id(one: MetadataRequestTopic) -> bool:
     return one.topic_id != ZERO_UUID
 
 
-def _objection(call: Call, wanted: Iterable[MetadataRequestTopic]) -> ErrorCode | None:
+def _objection(call: RequestContext, wanted: Iterable[MetadataRequestTopic]) -> ErrorCode | None:
     """The error of the whole request if it names a topic in a way that its version can't."""
     if call.version < _FIRST_WITH_IDS:
         if any(_by_id(one) or one.name is None for one in wanted):
@@ -93,7 +93,7 @@ def _refuse_all(code: ErrorCode, wanted: Iterable[MetadataRequestTopic]) -> Meta
 
 
 def _asked(
-    call: Call, request: MetadataRequest, one: MetadataRequestTopic
+    call: RequestContext, request: MetadataRequest, one: MetadataRequestTopic
 ) -> MetadataResponseTopic:
     if _by_id(one):
         topic = call.broker.metadata_image.topic_by_id(one.topic_id)
@@ -107,7 +107,7 @@ def _asked(
     return _failed(name, ZERO_UUID, _absent(call, request, name), _operations(request))
 
 
-def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
+def _absent(call: RequestContext, request: MetadataRequest, name: str) -> ErrorCode:
     """The error for an unknown topic; it may be created for the next request.
 
     KRaft brokers don't wait for the controller, so the response doesn't depend on its result.
@@ -118,7 +118,7 @@ def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
     code = _why_absent(name)
     unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if unknown and request.allow_auto_topic_creation and call.image.config.auto_create_topics:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(ApiError):
             controller = call.broker.controller()
             checked = check_new_topic(controller.image, TopicSpec(name))
             controller.create_topic(checked.name, checked.assignments, checked.config)
@@ -141,7 +141,9 @@ def _failed(
     return MetadataResponseTopic(code, name, topic_id, topic_authorized_operations=operations)
 
 
-def _known(call: Call, request: MetadataRequest, topic: TopicFacts) -> MetadataResponseTopic:
+def _known(
+    call: RequestContext, request: MetadataRequest, topic: TopicImage
+) -> MetadataResponseTopic:
     code = call.error_for(topic.name)
     if code is not None:
         return _failed(topic.name, topic.topic_id, code, _operations(request))
@@ -154,7 +156,7 @@ def _known(call: Call, request: MetadataRequest, topic: TopicFacts) -> MetadataR
     )
 
 
-def _partition(call: Call, one: PartitionFacts) -> MetadataResponsePartition:
+def _partition(call: RequestContext, one: PartitionRegistration) -> MetadataResponsePartition:
     brokers = call.broker.metadata_image.brokers
     missing = one.leader == NO_LEADER
     return MetadataResponsePartition(
@@ -171,7 +173,9 @@ def _partition(call: Call, one: PartitionFacts) -> MetadataResponsePartition:
 # DescribeCluster (KIP-700)
 
 
-def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def describe_cluster(
+    call: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     """Return the brokers that are up, and with ``include_fenced_brokers`` the others, too."""
     image = call.image
     code = call.error_for()
@@ -202,7 +206,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
 
 
 def describe_topic_partitions(
-    call: Call, request: DescribeTopicPartitionsRequest
+    call: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Return topics in the order of their names, from the cursor on, up to the partition limit."""
     image, cursor = call.image, request.cursor
@@ -242,7 +246,7 @@ def _wrong_cursor(request: DescribeTopicPartitionsRequest) -> ErrorCode | None:
 
 
 def _page(
-    call: Call, name: str, cursor: RequestCursor | None, limit: int
+    call: RequestContext, name: str, cursor: RequestCursor | None, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     topic = call.image.topics.get(name)
     code = call.error_for(name)
@@ -275,13 +279,13 @@ def _page(
 def _why_absent(name: str) -> ErrorCode:
     try:
         check_name(name)
-    except Refused as refused:
+    except ApiError as refused:
         return refused.code
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _described_partition(
-    call: Call, one: PartitionFacts
+    call: RequestContext, one: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     brokers = call.image.brokers
     return DescribeTopicPartitionsResponsePartition(

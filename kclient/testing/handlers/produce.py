@@ -25,13 +25,13 @@ from kclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kclient.record.layout import TRANSACTIONAL_BIT
-from kclient.testing.delayed_operations import AckWait, Waiting, all_settled
-from kclient.testing.image import NO_LEADER, TopicFacts
-from kclient.testing.log_validator import RecordsRefused, check_batch, open_batch
+from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus, all_settled
+from kclient.testing.image import NO_LEADER, TopicImage
+from kclient.testing.log_validator import RecordValidationError, check_batch, open_batch
 from kclient.testing.replica import Replica
-from kclient.testing.request_context import Call
+from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import forget_produced
-from kclient.testing.responses import Deferred, Hangup, Refused
+from kclient.testing.responses import ApiError, CloseConnection, PendingResult
 
 _ALL = -1
 _FIRST_WITH_IDS = 13
@@ -48,14 +48,16 @@ NO_ID = -1
 """No id, or no epoch: a producer that requests a newer epoch sends both (KIP-360)."""
 
 
-def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
+def produce(
+    call: RequestContext, request: ProduceRequest
+) -> ProduceResponse | PendingResult[Response] | None:
     """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka.
 
     With acks=all the response waits until all in sync have the appended batches.
     """
     response = ProduceResponse()
     failed = False
-    waiting: list[Waiting] = []
+    waiting: list[ProducePartitionStatus] = []
     anonymous = request.transactional_id is None and _is_transactional(request)
     for topic_data, parts in _merged(request):
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
@@ -70,11 +72,11 @@ def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[R
     forget_produced(request)  # the records are views of the read buffer, which is reused
     if request.acks == 0:
         if failed:
-            raise Hangup("an error in a produce request with acks=0")
+            raise CloseConnection("an error in a produce request with acks=0")
         return None
     if all_settled(waiting):
         return response
-    wait = AckWait[Response](waiting, request.timeout_ms / 1000, lambda: response)
+    wait = DelayedProduce[Response](waiting, request.timeout_ms / 1000, lambda: response)
     wait.answer.draft = response
     return wait.answer
 
@@ -108,12 +110,12 @@ def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceRes
 
 
 def _append(
-    call: Call,
+    call: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
     topic_data: TopicProduceData,
     data: PartitionProduceData,
-    waiting: list[Waiting],
+    waiting: list[ProducePartitionStatus],
 ) -> PartitionProduceResponse:
     answer = _refused(data, ErrorCode.NONE)
     name = topic_data.name
@@ -123,7 +125,7 @@ def _append(
         call.check_fault(name, data.index)
         replica, required = _write(call, request, topic, data, answer)
         call.check_fault(name, data.index, after=True)
-    except Refused as refused:
+    except ApiError as refused:
         _fail(call, response, answer, name, refused)
         return answer
 
@@ -132,25 +134,25 @@ def _append(
         _hint(call, response, answer, name)
 
     if request.acks == _ALL:
-        waiting.append(Waiting(replica, required, settle))
+        waiting.append(ProducePartitionStatus(replica, required, settle))
     return answer
 
 
 def _fail(
-    call: Call,
+    call: RequestContext,
     response: ProduceResponse,
     answer: PartitionProduceResponse,
     name: str,
-    refused: Refused,
+    refused: ApiError,
 ) -> None:
     _refuse(answer, refused)
     _hint(call, response, answer, name)
 
 
 def _write(
-    call: Call,
+    call: RequestContext,
     request: ProduceRequest,
-    topic: TopicFacts,
+    topic: TopicImage,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
 ) -> tuple[Replica, int]:
@@ -158,36 +160,36 @@ def _write(
     call.partition(topic, data.index)
     batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
     replica = call.replica(topic, data.index, leader_only=True)
     answer.log_start_offset = replica.log.start_offset
     if request.acks == _ALL and not replica.has_min_isr:
-        raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.broker.wall_ms()
     check_batch(batch, replica.config, now_ms)
     if batch.size_bytes > replica.config.segment_bytes:
-        raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE)
+        raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE)
     stamp = now_ms if replica.config.log_append_time else None
-    appended = call.broker.hosted.append(replica, batch, stamp)
+    appended = call.broker.replica_manager.append(replica, batch, stamp)
     answer.base_offset = appended.base_offset
     answer.log_append_time_ms = appended.timestamp
     return replica, appended.base_offset + batch.last_offset - batch.base_offset + 1
 
 
-def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
+def _refuse(answer: PartitionProduceResponse, refused: ApiError) -> None:
     answer.error_code = refused.code
     answer.base_offset = answer.log_append_time_ms = -1
     if refused.code in _WITHOUT_START:
         answer.log_start_offset = -1
     answer.error_message = refused.message
-    if isinstance(refused, RecordsRefused):
+    if isinstance(refused, RecordValidationError):
         answer.record_errors = [
             BatchIndexAndErrorMessage(index, refused.message) for index in refused.records
         ]
 
 
 def _hint(
-    call: Call, response: ProduceResponse, answer: PartitionProduceResponse, name: str
+    call: RequestContext, response: ProduceResponse, answer: PartitionProduceResponse, name: str
 ) -> None:
     """Add the current leader, in versions that have it, if this broker isn't it (KIP-951)."""
     if (
@@ -211,7 +213,9 @@ def _hint(
 # Ids of producers
 
 
-def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def init_producer_id(
+    call: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
     """Return a new id with epoch 0; transactional ids are refused: there is no coordinator."""
     code = call.error_for()
     if code is None and request.transactional_id is not None:

@@ -37,9 +37,9 @@ from kclient.protocol.messages.elect_leaders import (
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.config_descriptions import describe_topic
 from kclient.testing.handlers.configs import layers
-from kclient.testing.image import MetadataImage, TopicFacts
-from kclient.testing.request_context import Call
-from kclient.testing.responses import Refused
+from kclient.testing.image import MetadataImage, TopicImage
+from kclient.testing.request_context import RequestContext
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
 
@@ -48,12 +48,12 @@ _PREFERRED, _UNCLEAN = 0, 1
 # Creation
 
 
-def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def create_topics(call: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each valid topic; any broker accepts the request, as with KRaft."""
     counts = Counter(topic.name for topic in request.topics)
     try:
         check_total(sum(_partitions_of(call, topic) for topic in request.topics))
-    except Refused as refused:
+    except ApiError as refused:
         return CreateTopicsResponse(
             topics=[
                 CreatableTopicResult(name, error_code=refused.code, error_message=refused.message)
@@ -61,7 +61,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsRespo
             ]
         )
     before = call.image
-    with contextlib.suppress(Refused):  # no controller: each topic gets the error
+    with contextlib.suppress(ApiError):  # no controller: each topic gets the error
         before = call.broker.controller().image
     results = [
         _create(call, topic, before, request.validate_only)
@@ -78,14 +78,14 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsRespo
     return CreateTopicsResponse(topics=results)
 
 
-def _partitions_of(call: Call, topic: CreatableTopic) -> int:
+def _partitions_of(call: RequestContext, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return call.image.config.partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _create(
-    call: Call, topic: CreatableTopic, before: MetadataImage, validate_only: bool
+    call: RequestContext, topic: CreatableTopic, before: MetadataImage, validate_only: bool
 ) -> CreatableTopicResult:
     spec = TopicSpec(
         topic.name,
@@ -98,7 +98,7 @@ def _create(
         call.check_fault(topic.name)
         controller = call.broker.controller()
         checked = check_new_topic(controller.image, spec, before)
-    except Refused as refused:
+    except ApiError as refused:
         return CreatableTopicResult(
             topic.name, error_code=refused.code, error_message=refused.message
         )
@@ -121,7 +121,7 @@ def _create(
 
 
 def _described(
-    call: Call, config: TopicConfig, given: Mapping[str, str | None]
+    call: RequestContext, config: TopicConfig, given: Mapping[str, str | None]
 ) -> list[CreatableTopicConfigs]:
     """All of its configurations; those in the request are shown as sent."""
     rows = describe_topic(config, layers(call))
@@ -140,7 +140,7 @@ def _described(
 # Deletion
 
 
-def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def delete_topics(call: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic that exists."""
     results: list[DeletableTopicResult] = []
     names: Counter[str] = Counter(request.topic_names)
@@ -154,7 +154,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespo
             names[one.name] += 1
         else:
             results.append(_invalid(one.name, one.topic_id))
-    doomed: dict[bytes, TopicFacts] = {}
+    doomed: dict[bytes, TopicImage] = {}
     for topic_id, count in ids.items():
         topic = call.image.topic_by_id(topic_id)
         if count > 1:
@@ -178,12 +178,12 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespo
     return DeleteTopicsResponse(responses=results)
 
 
-def _delete(call: Call, topic: TopicFacts) -> DeletableTopicResult:
+def _delete(call: RequestContext, topic: TopicImage) -> DeletableTopicResult:
     code = call.error_for(topic.name)
     if code is None:
         try:
             call.broker.controller().delete_topic(topic)
-        except Refused as refused:
+        except ApiError as refused:
             return DeletableTopicResult(topic.name, topic.topic_id, refused.code, refused.message)
         code = call.error_for(topic.name, after=True)
     return DeletableTopicResult(
@@ -204,7 +204,9 @@ def _invalid(name: str | None, topic_id: bytes) -> DeletableTopicResult:
 # Growth (KIP-195)
 
 
-def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def create_partitions(
+    call: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
     """Add partitions to each topic for which that is valid."""
     counts = Counter(topic.name for topic in request.topics)
     results = [
@@ -221,14 +223,14 @@ def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePar
 
 
 def _grow(
-    call: Call, topic: CreatePartitionsTopic, validate_only: bool
+    call: RequestContext, topic: CreatePartitionsTopic, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     try:
         call.check_fault(topic.name)
         controller = call.broker.controller()
         found = controller.image.topics.get(topic.name)
         if found is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         wanted = topic.assignments
         assignments = None if wanted is None else [one.broker_ids for one in wanted]
         check_total(topic.count - len(found.partitions))
@@ -236,7 +238,7 @@ def _grow(
         if not validate_only:
             controller.add_partitions(found.name, placed)
         call.check_fault(topic.name, after=True)
-    except Refused as refused:
+    except ApiError as refused:
         return CreatePartitionsTopicResult(topic.name, refused.code, refused.message)
     return CreatePartitionsTopicResult(topic.name, error_message=None)
 
@@ -244,7 +246,7 @@ def _grow(
 # ElectLeaders (KIP-460)
 
 
-def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def elect_leaders(call: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect a leader for each named partition, or for all partitions."""
     wanted = request.topic_partitions
     if wanted is not None and not wanted:
@@ -252,9 +254,9 @@ def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespo
     kind = request.election_type
     try:
         if kind not in (_PREFERRED, _UNCLEAN):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"There is no election type {kind}.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"There is no election type {kind}.")
         image = call.broker.controller().image
-    except Refused as refused:
+    except ApiError as refused:
         return _refuse_all(refused, wanted or [])
     if wanted is None:
         every = [
@@ -273,7 +275,7 @@ def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersRespo
     return ElectLeadersResponse(replica_election_results=found)
 
 
-def _refuse_all(refused: Refused, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
+def _refuse_all(refused: ApiError, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
     results = [
         ReplicaElectionResult(
             topic.topic,
@@ -284,19 +286,19 @@ def _refuse_all(refused: Refused, wanted: list[TopicPartitions]) -> ElectLeaders
     return ElectLeadersResponse(0, refused.code, results)
 
 
-def _of_topic(call: Call, topic: TopicPartitions, kind: int) -> ReplicaElectionResult:
+def _of_topic(call: RequestContext, topic: TopicPartitions, kind: int) -> ReplicaElectionResult:
     results = [_elect(call, topic.topic, index, kind) for index in topic.partitions]
     return ReplicaElectionResult(topic.topic, results)
 
 
-def _elect(call: Call, topic: str, index: int, kind: int) -> PartitionResult:
+def _elect(call: RequestContext, topic: str, index: int, kind: int) -> PartitionResult:
     try:
         call.check_fault(topic, index)
         controller = call.broker.controller()
         if topic not in controller.image.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
         controller.elect(topic, index, unclean=kind == _UNCLEAN)
         call.check_fault(topic, index, after=True)
-    except Refused as refused:
+    except ApiError as refused:
         return PartitionResult(index, refused.code, refused.message)
     return PartitionResult(index, ErrorCode.NONE, None)

@@ -24,12 +24,12 @@ from kclient.protocol.messages.list_offsets import (
 )
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.control_plane import Inside
+from kclient.testing.control_plane import ControlPlane
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION
-from kclient.testing.image import PartitionFacts
+from kclient.testing.image import PartitionRegistration
 from kclient.testing.listeners import Address
 from kclient.testing.replica import Replica
-from kclient.testing.replication import Replication
+from kclient.testing.replication import ReplicaFetcherManager
 from tests.support.response_frames import encode_response
 from tests.unit.testing.images import cluster
 from tests.unit.testing.test_replica import config
@@ -121,7 +121,7 @@ class Follower:
     session = 7
 
     def __init__(self, network: Net | None) -> None:
-        self.inside = Inside(cluster(0), random.Random(1))
+        self.control_plane = ControlPlane(cluster(0), random.Random(1))
         self.config = BrokerConfig({})
         self.replicas: list[Replica] = []
         self.unreachable: set[int] = set()
@@ -134,7 +134,7 @@ class Follower:
     def inner_address(self, node_id: int) -> Address:
         return Address("broker", node_id, self._network)
 
-    def nudge(self, leader: int) -> None:
+    def wake(self, leader: int) -> None:
         self.nudged.append(leader)
 
     def now(self) -> float:
@@ -145,19 +145,19 @@ class Follower:
 
 
 class Scene:
-    """A running `Replication`; ``follow`` sets the leader of each partition."""
+    """A running `ReplicaFetcherManager`; ``follow`` sets the leader of each partition."""
 
     def __init__(self, *, sockets: bool = False) -> None:
         self.net = Net()
         self.broker = Follower(None if sockets else self.net)
-        self.replication = Replication(self.broker)  # type: ignore[arg-type]
+        self.replication = ReplicaFetcherManager(self.broker)  # type: ignore[arg-type]
 
     def follow(self, *leaders: int) -> None:
         """Assign one replica per leader given, led by these brokers from now on."""
         kept = {one.facts.index: one for one in self.broker.replicas}
         self.broker.replicas = []
         for index, leader in enumerate(leaders):
-            facts = PartitionFacts("t", index, (1, 2, 3), (1, 2, 3), leader)
+            facts = PartitionRegistration("t", index, (1, 2, 3), (1, 2, 3), leader)
             one = kept.get(index) or Replica(2, b"t" * 16, facts, config())
             if one.facts.leader != leader:
                 one.facts = replace(facts, leader_epoch=one.epoch + 1)

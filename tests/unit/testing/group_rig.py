@@ -16,7 +16,7 @@ from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.shard import Shard
-from kclient.testing.timers import Deadlines, Moment
+from kclient.testing.timers import DeadlineQueue, Moment
 from tests.unit.testing import group_calls
 
 TOPIC_ID = bytes(15) + b"\x07"
@@ -35,7 +35,7 @@ class Rig:
 
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
-        self.deadlines = Deadlines()
+        self.deadlines = DeadlineQueue()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.slow = False
         self.refuse = ErrorCode.NONE

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.image import BrokerFacts, MetadataImage, PartitionFacts, TopicFacts
+from kclient.testing.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
 
 
 def cluster(
@@ -13,7 +18,7 @@ def cluster(
     image = MetadataImage("cluster", BrokerConfig({}))
     for node_id in range(1, brokers + 1):
         rack = racks[node_id - 1] if racks else None
-        facts = BrokerFacts(node_id, "127.0.0.1", rack, 9092, node_id not in down, node_id)
+        facts = BrokerRegistration(node_id, "127.0.0.1", rack, 9092, node_id not in down, node_id)
         image = image.with_broker(facts)
     return image
 
@@ -21,8 +26,8 @@ def cluster(
 def add(image: MetadataImage, name: str, *assignments: list[int]) -> MetadataImage:
     """Add a topic; first replicas lead, and all replicas are in sync."""
     partitions = tuple(
-        PartitionFacts(name, index, tuple(replicas), tuple(replicas), replicas[0])
+        PartitionRegistration(name, index, tuple(replicas), tuple(replicas), replicas[0])
         for index, replicas in enumerate(assignments)
     )
     topic_id = name.encode().ljust(16, b"\x01")
-    return image.with_topics(TopicFacts(name, topic_id, image.topic_config({}), partitions))
+    return image.with_topics(TopicImage(name, topic_id, image.topic_config({}), partitions))

@@ -13,11 +13,11 @@ from typing import Any
 
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.control_plane import Inside
+from kclient.testing.control_plane import ControlPlane
 from kclient.testing.controller import Controller
-from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.image import BrokerRegistration, MetadataImage
 from kclient.testing.replica import Replica
-from kclient.testing.replica_manager import Hosted, key_of
+from kclient.testing.replica_manager import ReplicaManager, key_of
 from tests.unit.testing.batches import NOW, stored
 
 LAG = 30.0
@@ -27,21 +27,21 @@ LAG = 30.0
 class Box:
     """A broker without listeners: its partitions, and its notifications."""
 
-    def __init__(self, node_id: int, inside: Inside, rack: str | None) -> None:
+    def __init__(self, node_id: int, control_plane: ControlPlane, rack: str | None) -> None:
         self.node_id = node_id
         self._rack = rack
         self._began = self.now()
-        self.hosted = Hosted(node_id, inside, self)
+        self.replica_manager = ReplicaManager(node_id, control_plane, self)
 
-    def facts(self) -> BrokerFacts:
-        return BrokerFacts(self.node_id, "127.0.0.1", self._rack, 9092)
+    def facts(self) -> BrokerRegistration:
+        return BrokerRegistration(self.node_id, "127.0.0.1", self._rack, 9092)
 
     def apply(self, image: MetadataImage) -> None:
-        if image.version > self.hosted.replicas.image.version:
-            self.hosted.apply(image)
+        if image.version > self.replica_manager.replicas.image.version:
+            self.replica_manager.apply(image)
 
-    def ways_changed(self) -> None:
-        self.hosted.ways_changed()
+    def links_changed(self) -> None:
+        self.replica_manager.links_changed()
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -58,8 +58,8 @@ class Realm:
 
     def __init__(self, *replicas: int, configs: dict[str, str], racks: tuple[str, ...]) -> None:
         image = MetadataImage("cluster", BrokerConfig(configs))
-        self.inside = Inside(image, random.Random(1))
-        self.inside.interior.later = self._later
+        self.control_plane = ControlPlane(image, random.Random(1))
+        self.control_plane.links.later = self._later
         self._under_way: list[asyncio.TimerHandle] = []
         self.boxes: dict[int, Box] = {}
         for node_id in (1, 2, 3):
@@ -73,49 +73,49 @@ class Realm:
     def close(self) -> None:
         """Close all brokers, and drop all messages in flight."""
         for box in self.boxes.values():
-            box.hosted.close()
-        self.inside.close()
+            box.replica_manager.close()
+        self.control_plane.close()
         for one in self._under_way:
             one.cancel()
 
     def up(self, node_id: int, rack: str | None = None) -> None:
-        box = self.boxes[node_id] = Box(node_id, self.inside, rack)
-        self.inside.join(box)
+        box = self.boxes[node_id] = Box(node_id, self.control_plane, rack)
+        self.control_plane.join(box)
 
     def down(self, node_id: int) -> None:
-        self.inside.leave(node_id)
-        self.boxes[node_id].hosted.close()
+        self.control_plane.leave(node_id)
+        self.boxes[node_id].replica_manager.close()
 
     @property
     def reign(self) -> Controller:
         """The active controller."""
-        found = self.inside.controller
+        found = self.control_plane.controller
         assert found is not None
         return found
 
     def create(self, name: str, *assignments: tuple[int, ...]) -> None:
-        self.reign.create_topic(name, assignments, self.inside.image.topic_config({}))
+        self.reign.create_topic(name, assignments, self.control_plane.image.topic_config({}))
 
     def move(self, node_id: int) -> None:
         """Move the leadership to another broker."""
         self.reign.move_leader("t", 0, node_id)
 
     def part(self, one: int, other: int) -> None:
-        self.inside.interior.part([(one, other)])
+        self.control_plane.links.part([(one, other)])
 
     def mend(self) -> None:
-        self.inside.interior.join()
+        self.control_plane.links.join()
 
     def delay(self, seconds: float, sender: int = 1) -> None:
         """Delay messages from ``sender`` to other brokers by so many seconds, from now on."""
-        self.inside.interior.delay = lambda one, _: seconds if one == sender else 0.0
+        self.control_plane.links.delay = lambda one, _: seconds if one == sender else 0.0
 
     @property
-    def leader(self) -> Hosted:
-        return self.boxes[2].hosted
+    def leader(self) -> ReplicaManager:
+        return self.boxes[2].replica_manager
 
     def replica(self, node_id: int = 2) -> Replica:
-        found = self.boxes[node_id].hosted.replicas.get("t", 0)
+        found = self.boxes[node_id].replica_manager.replicas.get("t", 0)
         assert found is not None
         return found
 
@@ -124,7 +124,7 @@ class Realm:
 
     def fetch(self, follower: int, offset: int) -> None:
         self.leader.fetched_by(self.replica(), follower, offset, 0)
-        self.leader.tell_joiners()
+        self.leader.send_isr_changes()
 
     def fetch_all(self) -> None:
         """Let all followers fetch up to the leader's log end."""
@@ -143,7 +143,7 @@ class Realm:
     @property
     def isr(self) -> tuple[int, ...]:
         """The ISR according to the controller."""
-        found = self.inside.image.partition("t", 0)
+        found = self.control_plane.image.partition("t", 0)
         assert found is not None
         return found.isr
 
@@ -153,11 +153,11 @@ class Realm:
 
     def news(self, follower: int) -> bool:
         """Return whether the leader has news for a follower."""
-        return key_of(self.replica()) in self.leader.feed(follower).news
+        return key_of(self.replica()) in self.leader.follower_state(follower).news
 
     def told(self, follower: int) -> None:
         """Mark all news as delivered to the follower."""
-        self.leader.feed(follower).news.clear()
+        self.leader.follower_state(follower).news.clear()
 
 
 Scene = Callable[[Realm], Coroutine[Any, Any, None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kclient.testing.control_plane import Interior
+from kclient.testing.control_plane import BrokerLinks
 
 
 class Later:
@@ -23,64 +23,64 @@ class Later:
 
 
 def test_all_reach_all_until_they_are_parted_both_ways() -> None:
-    interior = Interior()
-    assert interior.reachable(1, 2)
-    interior.part([(2, 1)])
-    assert not interior.reachable(1, 2)
-    assert not interior.reachable(2, 1)
-    assert interior.reachable(1, 3)
-    assert interior.parted == [(1, 2)]
+    links = BrokerLinks()
+    assert links.reachable(1, 2)
+    links.part([(2, 1)])
+    assert not links.reachable(1, 2)
+    assert not links.reachable(2, 1)
+    assert links.reachable(1, 3)
+    assert links.parted == [(1, 2)]
 
 
 def test_ways_are_mended_one_by_one_or_all() -> None:
-    interior = Interior()
-    interior.part([(1, 2), (1, 3), (2, 3)])
-    interior.join([(2, 1)])
-    assert interior.parted == [(1, 3), (2, 3)]
-    interior.join()
-    assert interior.parted == []
+    links = BrokerLinks()
+    links.part([(1, 2), (1, 3), (2, 3)])
+    links.join([(2, 1)])
+    assert links.parted == [(1, 3), (2, 3)]
+    links.join()
+    assert links.parted == []
 
 
 def test_listeners_are_notified_of_changes_only() -> None:
-    interior = Interior()
+    links = BrokerLinks()
     heard: list[int] = []
-    interior.listen(lambda: heard.append(len(interior.parted)))
-    interior.part([(1, 2)])
-    interior.part([(2, 1)])
-    interior.join([(1, 3)])
-    interior.join([(1, 2)])
-    interior.join()
+    links.listen(lambda: heard.append(len(links.parted)))
+    links.part([(1, 2)])
+    links.part([(2, 1)])
+    links.join([(1, 3)])
+    links.join([(1, 2)])
+    links.join()
     assert heard == [1, 0]
 
 
 def test_messages_arrive_at_once_unless_the_two_are_parted() -> None:
-    interior = Interior()
+    links = BrokerLinks()
     came: list[str] = []
-    interior.part([(1, 2)])
-    interior.send(1, 2, lambda: came.append("parted"))
-    interior.send(1, 3, lambda: came.append("other way"))
-    interior.send(2, 2, lambda: came.append("itself"))
+    links.part([(1, 2)])
+    links.send(1, 2, lambda: came.append("parted"))
+    links.send(1, 3, lambda: came.append("other way"))
+    links.send(2, 2, lambda: came.append("itself"))
     assert came == ["other way", "itself"]
 
 
 def test_delayed_messages_arrive_if_the_link_is_there_then() -> None:
-    interior, later = Interior(), Later()
-    interior.delay, interior.later = lambda sender, receiver: sender + receiver / 10, later
+    links, later = BrokerLinks(), Later()
+    links.delay, links.later = lambda sender, receiver: sender + receiver / 10, later
     came: list[str] = []
-    interior.send(1, 2, lambda: came.append("first"))
+    links.send(1, 2, lambda: came.append("first"))
     assert came == []
     assert [seconds for seconds, _ in later.waiting] == [1.2]
     later.run()
     assert came == ["first"]
-    interior.send(1, 2, lambda: came.append("lost"))
-    interior.part([(1, 2)])
+    links.send(1, 2, lambda: came.append("lost"))
+    links.part([(1, 2)])
     later.run()
     assert came == ["first"]
 
 
 def test_messages_to_oneself_take_no_time() -> None:
-    interior, later = Interior(), Later()
-    interior.delay, interior.later = lambda sender, receiver: 1.0, later
+    links, later = BrokerLinks(), Later()
+    links.delay, links.later = lambda sender, receiver: 1.0, later
     came: list[int] = []
-    interior.send(1, 1, lambda: came.append(1))
+    links.send(1, 1, lambda: came.append(1))
     assert (came, later.waiting) == ([1], [])

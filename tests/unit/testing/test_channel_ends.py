@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.testing.connection import Inlet, Outlet
-from kclient.testing.responses import Hangup
+from kclient.testing.connection import ReceiveBuffer, SendBuffer
+from kclient.testing.responses import CloseConnection
 
 MOST = 1 << 20
 
 
-def feed(inlet: Inlet, data: bytes, busy: bool = False) -> None:
+def feed(inlet: ReceiveBuffer, data: bytes, busy: bool = False) -> None:
     while data:
         room = inlet.room(busy)
         count = min(len(room), len(data))
@@ -37,7 +37,7 @@ def framed(*bodies: bytes) -> bytes:
 def test_frames_come_out_as_they_went_in(
     bodies: list[bytes], pieces: list[int], busy: bool
 ) -> None:
-    inlet, data, views = Inlet(), framed(*bodies), []
+    inlet, data, views = ReceiveBuffer(), framed(*bodies), []
     at = turn = 0
     while at < len(data):
         piece = pieces[turn % len(pieces)]
@@ -50,7 +50,7 @@ def test_frames_come_out_as_they_went_in(
 
 
 def test_a_frame_that_is_in_use_is_not_written_over() -> None:
-    inlet = Inlet()
+    inlet = ReceiveBuffer()
     feed(inlet, framed(b"first" * 2000))
     first = inlet.next_frame(MOST)
     feed(inlet, framed(*[b"other" * 4000] * 8), busy=True)
@@ -58,12 +58,12 @@ def test_a_frame_that_is_in_use_is_not_written_over() -> None:
 
 
 def test_the_buffer_grows_with_what_came_and_is_given_back() -> None:
-    inlet = Inlet()
+    inlet = ReceiveBuffer()
     feed(inlet, struct.pack(">i", 100 << 20))
     for _ in range(100):
         feed(inlet, bytes(1000))
     assert len(inlet.room(False)) < 512 << 10
-    large = Inlet()
+    large = ReceiveBuffer()
     feed(large, framed(bytes(9 << 20)))
     assert large.next_frame(16 << 20) is not None
     assert len(large.room(False)) == 64 << 10
@@ -71,27 +71,27 @@ def test_the_buffer_grows_with_what_came_and_is_given_back() -> None:
 
 @pytest.mark.parametrize("size", [-1, MOST + 1])
 def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
-    inlet = Inlet()
+    inlet = ReceiveBuffer()
     feed(inlet, struct.pack(">i", size))
-    assert inlet.begun(MOST) is None
-    with pytest.raises(Hangup, match=f"a frame of {size} bytes"):
+    assert inlet.partial_frame(MOST) is None
+    with pytest.raises(CloseConnection, match=f"a frame of {size} bytes"):
         inlet.next_frame(MOST)
 
 
 def test_what_is_there_of_a_frame() -> None:
-    inlet = Inlet()
-    assert inlet.begun(MOST) is None
+    inlet = ReceiveBuffer()
+    assert inlet.partial_frame(MOST) is None
     feed(inlet, framed(b"abcdef", b"xyz")[:7])
-    assert inlet.begun(MOST) == (b"abc", 6)
+    assert inlet.partial_frame(MOST) == (b"abc", 6)
     assert inlet.next_frame(MOST) is None
     feed(inlet, framed(b"abcdef", b"xyz")[7:])
-    assert inlet.begun(MOST) == (b"abcdef", 6)
+    assert inlet.partial_frame(MOST) == (b"abcdef", 6)
 
 
 class Transport(asyncio.Transport):
     """Accepts a number of bytes, then pauses its writer."""
 
-    def __init__(self, outlet: Outlet, room: int) -> None:
+    def __init__(self, outlet: SendBuffer, room: int) -> None:
         super().__init__()
         self.outlet = outlet
         self.room = room
@@ -114,8 +114,8 @@ class Transport(asyncio.Transport):
         self.outlet.resume()
 
 
-def opened(room: int) -> tuple[Outlet, Transport]:
-    outlet = Outlet()
+def opened(room: int) -> tuple[SendBuffer, Transport]:
+    outlet = SendBuffer()
     transport = Transport(outlet, room)
     outlet.open(transport)
     return outlet, transport
@@ -125,19 +125,19 @@ def test_what_the_transport_does_not_take_waits_in_order() -> None:
     outlet, transport = opened(300 << 10)
     outlet.write(b"a" * (1 << 20))
     assert len(transport.sent) == 512 << 10
-    assert outlet.clogged
+    assert outlet.is_full
     outlet.write(b"b" * 10)
     transport.more(10 << 20)
-    assert not outlet.clogged
+    assert not outlet.is_full
     assert transport.sent == b"a" * (1 << 20) + b"b" * 10
 
 
 def test_it_is_clogged_by_the_transport_alone_too() -> None:
     outlet, transport = opened(5)
     outlet.write(b"a" * 10)
-    assert outlet.clogged
+    assert outlet.is_full
     transport.more(100)
-    assert not outlet.clogged
+    assert not outlet.is_full
 
 
 def test_it_closes_when_all_has_left() -> None:

@@ -8,7 +8,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidConfig
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.config_defs import as_text
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
 
 
@@ -23,7 +23,7 @@ def test_every_default_is_valid() -> None:
 
 @pytest.mark.parametrize(("name", "meant"), [("retention", "retention.ms"), ("x", None)])
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, meant: str | None) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         TopicConfig({name: "1"}, {})
     hint = f" Did you mean {meant!r}?" if meant else ""
     assert caught.value.message == f"Topics have no configuration {name!r}.{hint}"
@@ -69,13 +69,13 @@ def test_broker_defaults_lie_below_the_topics_own_configs() -> None:
     ],
 )
 def test_values_that_kafka_refuses(name: str, value: str) -> None:
-    with pytest.raises(Refused, match=name) as caught:
+    with pytest.raises(ApiError, match=name) as caught:
         TopicConfig({name: value}, {})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_values_are_checked_together() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         TopicConfig({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "1"}, {})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 

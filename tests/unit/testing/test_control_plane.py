@@ -11,10 +11,15 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing import run_virtually
-from kclient.testing.control_plane import REGISTRY, Inside
+from kclient.testing.control_plane import QUORUM, ControlPlane
 from kclient.testing.controller import IsrChange
-from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
-from kclient.testing.responses import Refused
+from kclient.testing.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from kclient.testing.responses import ApiError
 from tests.unit.testing.images import cluster
 
 SESSION = 9.0
@@ -30,13 +35,13 @@ class Host:
         self.images: list[MetadataImage] = []
         self.heard_of_ways = 0
 
-    def facts(self) -> BrokerFacts:
-        return BrokerFacts(self.node_id, "127.0.0.1", None, self.port)
+    def facts(self) -> BrokerRegistration:
+        return BrokerRegistration(self.node_id, "127.0.0.1", None, self.port)
 
     def apply(self, image: MetadataImage) -> None:
         self.images.append(image)
 
-    def ways_changed(self) -> None:
+    def links_changed(self) -> None:
         self.heard_of_ways += 1
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
@@ -52,46 +57,46 @@ class Realm:
     """Brokers that joined one after the other, so that the first one is the controller."""
 
     def __init__(self, brokers: int = 3) -> None:
-        self.inside = Inside(cluster(0), random.Random(1))
-        self.registry = self.inside.registry
+        self.control_plane = ControlPlane(cluster(0), random.Random(1))
+        self.quorum = self.control_plane.quorum
         self.hosts: dict[int, Host] = {}
         for node_id in range(1, brokers + 1):
             self.join(node_id)
 
     def join(self, node_id: int, port: int = 9092) -> Host:
         host = self.hosts[node_id] = Host(node_id, port)
-        self.inside.join(host)
+        self.control_plane.join(host)
         return host
 
     def leave(self, node_id: int) -> None:
-        self.inside.leave(node_id)
+        self.control_plane.leave(node_id)
 
     def cut_off(self, node_id: int) -> None:
-        """Cut the link between a broker and the registry only."""
-        self.inside.interior.part([(node_id, REGISTRY)])
+        """Cut the link between a broker and the quorum only."""
+        self.control_plane.links.part([(node_id, QUORUM)])
 
     def mend(self) -> None:
-        self.inside.interior.join()
+        self.control_plane.links.join()
 
     def create(self, *assignments: list[int]) -> None:
-        reign = self.inside.controller
+        reign = self.control_plane.controller
         assert reign is not None
-        reign.create_topic("t", assignments, self.inside.image.topic_config({}))
+        reign.create_topic("t", assignments, self.control_plane.image.topic_config({}))
 
-    def facts(self) -> PartitionFacts:
-        found = self.inside.image.partition("t", 0)
+    def facts(self) -> PartitionRegistration:
+        found = self.control_plane.image.partition("t", 0)
         assert found is not None
         return found
 
     @property
     def up(self) -> list[int]:
         """The brokers that are alive in the newest image."""
-        return [one.node_id for one in self.inside.image.alive_brokers]
+        return [one.node_id for one in self.control_plane.image.alive_brokers]
 
     @property
     def reign(self) -> tuple[int, int]:
         """The holder of the claim, and its epoch."""
-        return self.registry.holder, self.registry.epoch
+        return self.quorum.controller_id, self.quorum.epoch
 
     def known(self) -> list[int]:
         """Return the version of each broker's image."""
@@ -104,7 +109,7 @@ def scene(act: Callable[[Realm], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         realm = Realm()
         await act(realm)
-        realm.inside.close()
+        realm.control_plane.close()
 
     run_virtually(main())
 
@@ -116,14 +121,14 @@ def test_the_first_one_is_the_controller_and_all_have_the_same_image() -> None:
     realm = Realm()
     assert realm.reign == (1, 1)
     assert realm.up == [1, 2, 3]
-    assert realm.known() == [realm.inside.image.version] * 3
-    assert realm.hosts[3].images[-1] is realm.inside.image
+    assert realm.known() == [realm.control_plane.image.version] * 3
+    assert realm.hosts[3].images[-1] is realm.control_plane.image
 
 
 def test_a_brokers_epoch_is_its_session() -> None:
     realm = Realm()
-    for node_id, facts in realm.inside.image.brokers.items():
-        assert facts.epoch == realm.registry.session_of(node_id)
+    for node_id, facts in realm.control_plane.image.brokers.items():
+        assert facts.epoch == realm.quorum.session_of(node_id)
 
 
 def test_one_that_leaves_is_down_at_once_and_its_partitions_have_other_leaders() -> None:
@@ -131,18 +136,20 @@ def test_one_that_leaves_is_down_at_once_and_its_partitions_have_other_leaders()
     realm.create([3, 2])
     realm.leave(3)
     assert realm.up == [1, 2]
-    assert realm.registry.session_of(3) is None
+    assert realm.quorum.session_of(3) is None
     assert (realm.facts().leader, realm.facts().isr) == (2, (2,))
-    assert realm.hosts[2].images[-1] is realm.inside.image
-    assert realm.hosts[3].images[-1] is not realm.inside.image, "one that is down heard of it"
+    assert realm.hosts[2].images[-1] is realm.control_plane.image
+    assert realm.hosts[3].images[-1] is not realm.control_plane.image, (
+        "one that is down heard of it"
+    )
 
 
 def test_one_that_comes_back_has_a_higher_epoch_and_may_listen_elsewhere() -> None:
     realm = Realm()
-    before = realm.inside.image.brokers[3]
+    before = realm.control_plane.image.brokers[3]
     realm.leave(3)
     realm.join(3, port=9999)
-    after = realm.inside.image.brokers[3]
+    after = realm.control_plane.image.brokers[3]
     assert (after.alive, after.port) == (True, 9999)
     assert after.epoch > before.epoch
 
@@ -150,9 +157,9 @@ def test_one_that_comes_back_has_a_higher_epoch_and_may_listen_elsewhere() -> No
 def test_one_that_leaves_twice_is_removed_once() -> None:
     realm = Realm()
     realm.leave(3)
-    version = realm.inside.image.version
+    version = realm.control_plane.image.version
     realm.leave(3)
-    assert realm.inside.image.version == version
+    assert realm.control_plane.image.version == version
 
 
 # The claim
@@ -165,25 +172,28 @@ def test_when_the_controller_goes_the_oldest_session_reigns_in_the_next_epoch() 
     realm.leave(1)
     assert realm.reign == (3, 2)
     assert realm.up == [2, 3]
-    assert (realm.inside.image.controller_id, realm.inside.image.controller_epoch) == (3, 2)
+    assert (
+        realm.control_plane.image.controller_id,
+        realm.control_plane.image.controller_epoch,
+    ) == (3, 2)
 
 
 def test_one_that_resigns_comes_last_in_the_race() -> None:
     realm = Realm()
-    realm.inside.resign()
+    realm.control_plane.resign()
     assert realm.reign == (2, 2)
     realm.leave(3)
     realm.leave(1)
-    realm.inside.resign()
+    realm.control_plane.resign()
     assert realm.reign == (2, 3)
 
 
 def test_a_reign_that_ended_is_refused() -> None:
     realm = Realm()
-    first = realm.inside.controller
+    first = realm.control_plane.controller
     assert first is not None
-    realm.inside.resign()
-    with pytest.raises(Refused) as caught:
+    realm.control_plane.resign()
+    with pytest.raises(ApiError) as caught:
         first.broker_down(2)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
     assert realm.up == [1, 2, 3]
@@ -193,23 +203,23 @@ def test_without_brokers_there_is_no_controller_and_the_next_one_is_it() -> None
     realm = Realm()
     for node_id in (3, 2, 1):
         realm.leave(node_id)
-    assert realm.registry.holder == NO_LEADER
-    assert realm.inside.controller is None
-    realm.inside.resign()
+    assert realm.quorum.controller_id == NO_LEADER
+    assert realm.control_plane.controller is None
+    realm.control_plane.resign()
     realm.join(2)
     assert realm.reign == (2, 2)
     assert realm.up == [2]
 
 
-def test_one_that_cannot_reach_the_registry_does_not_take_part_in_the_race() -> None:
+def test_one_that_cannot_reach_the_quorum_does_not_take_part_in_the_race() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(2)
         realm.leave(1)
         assert realm.reign == (3, 2)
         realm.cut_off(3)
-        realm.inside.resign()
-        assert realm.registry.holder == NO_LEADER
+        realm.control_plane.resign()
+        assert realm.quorum.controller_id == NO_LEADER
         realm.mend()
         assert realm.reign == (2, 3)
 
@@ -232,12 +242,12 @@ def test_one_that_is_cut_off_has_its_session_until_the_time_is_over() -> None:
 def test_one_that_is_back_in_time_was_never_down() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        session = realm.registry.session_of(3)
+        session = realm.quorum.session_of(3)
         realm.cut_off(3)
         await asyncio.sleep(SESSION - 0.1)
         realm.mend()
         await asyncio.sleep(2 * SESSION)
-        assert realm.registry.session_of(3) == session
+        assert realm.quorum.session_of(3) == session
         assert realm.up == [1, 2, 3]
 
 
@@ -246,7 +256,7 @@ def test_another_cut_link_does_not_prolong_a_session() -> None:
     async def _(realm: Realm) -> None:
         realm.cut_off(3)
         await asyncio.sleep(SESSION - 1.0)
-        realm.inside.interior.part([(3, 2)])
+        realm.control_plane.links.part([(3, 2)])
         await asyncio.sleep(1.1)
         assert realm.up == [1, 2]
 
@@ -254,14 +264,14 @@ def test_another_cut_link_does_not_prolong_a_session() -> None:
 def test_one_that_is_back_too_late_has_another_session() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        session = realm.registry.session_of(3)
+        session = realm.quorum.session_of(3)
         assert session is not None
         realm.cut_off(3)
         await asyncio.sleep(SESSION + 0.1)
         realm.mend()
         assert realm.up == [1, 2, 3]
-        epoch = realm.inside.image.brokers[3].epoch
-        assert epoch == realm.registry.session_of(3)
+        epoch = realm.control_plane.image.brokers[3].epoch
+        assert epoch == realm.quorum.session_of(3)
         assert epoch > session
 
 
@@ -277,17 +287,17 @@ def test_one_that_goes_while_it_is_cut_off_leaves_no_timer() -> None:
         assert realm.up == [1, 2, 3]
 
 
-def test_one_that_comes_up_cut_off_takes_part_once_it_reaches_the_registry() -> None:
+def test_one_that_comes_up_cut_off_takes_part_once_it_reaches_the_quorum() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(4)
         realm.join(4)
-        assert realm.registry.session_of(4) is None
+        assert realm.quorum.session_of(4) is None
         assert realm.up == [1, 2, 3]
-        assert realm.hosts[4].images == [realm.inside.image], "the controller reaches it"
+        assert realm.hosts[4].images == [realm.control_plane.image], "the controller reaches it"
         realm.mend()
         assert realm.up == [1, 2, 3, 4]
-        assert realm.hosts[4].images[-1] is realm.inside.image
+        assert realm.hosts[4].images[-1] is realm.control_plane.image
 
 
 def test_a_controller_that_is_cut_off_changes_nothing_until_its_session_ends() -> None:
@@ -318,7 +328,7 @@ def test_what_happened_while_the_controller_was_cut_off_counts_once_it_is_not() 
         assert realm.reign == (1, 1)
         assert realm.up == [1, 2, 4]
         assert (realm.facts().leader, realm.facts().isr) == (2, (2,))
-        assert realm.hosts[4].images[-1] is realm.inside.image
+        assert realm.hosts[4].images[-1] is realm.control_plane.image
 
 
 def test_one_that_was_restarted_while_the_controller_was_cut_off_is_updated() -> None:
@@ -329,9 +339,9 @@ def test_one_that_was_restarted_while_the_controller_was_cut_off_is_updated() ->
         realm.leave(3)
         realm.join(3, port=9999)
         realm.mend()
-        facts = realm.inside.image.brokers[3]
+        facts = realm.control_plane.image.brokers[3]
         assert (facts.alive, facts.port) == (True, 9999)
-        assert facts.epoch == realm.registry.session_of(3)
+        assert facts.epoch == realm.quorum.session_of(3)
         assert (realm.facts().leader, realm.facts().isr) == (2, (2,)), "its records may be lost"
 
 
@@ -351,7 +361,7 @@ def test_closing_leaves_no_timer() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.cut_off(3)
-        realm.inside.close()
+        realm.control_plane.close()
         await asyncio.sleep(2 * SESSION)
         assert realm.up == [1, 2, 3]
 
@@ -362,21 +372,21 @@ def test_closing_leaves_no_timer() -> None:
 def test_an_unreachable_broker_gets_the_newest_image_once_the_link_is_repaired() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        realm.inside.interior.part([(1, 3)])
+        realm.control_plane.links.part([(1, 3)])
         before = realm.hosts[3].version
         realm.create([1, 2])
-        assert realm.hosts[2].images[-1] is realm.inside.image
+        assert realm.hosts[2].images[-1] is realm.control_plane.image
         assert realm.hosts[3].version == before
         realm.mend()
-        assert realm.hosts[3].images[-1] is realm.inside.image
+        assert realm.hosts[3].images[-1] is realm.control_plane.image
 
 
 def test_an_image_for_a_broker_that_left_meanwhile_is_dropped() -> None:
     @scene
     async def _(realm: Realm) -> None:
         loop = asyncio.get_running_loop()
-        realm.inside.interior.later = loop.call_later
-        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        realm.control_plane.links.later = loop.call_later
+        realm.control_plane.links.delay = lambda sender, receiver: 1.0
         gone = realm.hosts[3]
         known = len(gone.images)
         realm.create([1, 2])
@@ -384,23 +394,23 @@ def test_an_image_for_a_broker_that_left_meanwhile_is_dropped() -> None:
         back = realm.join(3)
         await asyncio.sleep(5.0)
         assert len(gone.images) == known
-        assert back.images[-1] is realm.inside.image
+        assert back.images[-1] is realm.control_plane.image
 
 
 def test_a_way_that_is_cut_and_mended_in_time_makes_no_image() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        before = realm.inside.image
-        realm.inside.interior.part([(2, 3)])
+        before = realm.control_plane.image
+        realm.control_plane.links.part([(2, 3)])
         realm.cut_off(1)
         realm.mend()
-        assert realm.inside.image is before
+        assert realm.control_plane.image is before
 
 
 def test_all_brokers_are_notified_of_changed_links() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        realm.inside.interior.part([(1, 2)])
+        realm.control_plane.links.part([(1, 2)])
         realm.mend()
         assert [one.heard_of_ways for one in realm.hosts.values()] == [2, 2, 2]
 
@@ -411,19 +421,19 @@ def test_all_brokers_are_notified_of_changed_links() -> None:
 def test_a_broker_that_does_not_reach_the_controller_is_refused() -> None:
     @scene
     async def _(realm: Realm) -> None:
-        realm.inside.interior.part([(1, 3)])
-        assert realm.inside.controller_for(2) is realm.inside.controller
-        assert realm.inside.controller_for(1) is realm.inside.controller
-        with pytest.raises(Refused) as caught:
-            realm.inside.controller_for(3)
+        realm.control_plane.links.part([(1, 3)])
+        assert realm.control_plane.controller_for(2) is realm.control_plane.controller
+        assert realm.control_plane.controller_for(1) is realm.control_plane.controller
+        with pytest.raises(ApiError) as caught:
+            realm.control_plane.controller_for(3)
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
 
 def test_without_a_controller_all_brokers_are_refused() -> None:
     realm = Realm(brokers=1)
     realm.leave(1)
-    with pytest.raises(Refused) as caught:
-        realm.inside.controller_for(2)
+    with pytest.raises(ApiError) as caught:
+        realm.control_plane.controller_for(2)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -431,7 +441,7 @@ def wish(realm: Realm, *isr: int) -> list[list[ErrorCode] | None]:
     """Request an ISR as the leader of t-0; return the responses, as they come."""
     facts, answers = realm.facts(), list[list[ErrorCode] | None]()
     change = IsrChange("t", 0, facts.leader_epoch, facts.partition_epoch, isr)
-    realm.inside.alter_isr(facts.leader, [change], answers.append)
+    realm.control_plane.alter_isr(facts.leader, [change], answers.append)
     return answers
 
 
@@ -447,38 +457,38 @@ def test_an_isr_request_that_reaches_no_controller_has_no_response() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
-        realm.inside.interior.part([(1, 3)])
+        realm.control_plane.links.part([(1, 3)])
         assert wish(realm, 3) == [None]
         assert realm.facts().isr == (3, 2)
-        assert realm.inside.tally.fences == 0
+        assert realm.control_plane.tally.fences == 0
 
 
 def test_an_isr_request_to_a_replaced_controller_has_no_response_and_is_counted() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
-        realm.inside.interior.later = asyncio.get_running_loop().call_later
-        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        realm.control_plane.links.later = asyncio.get_running_loop().call_later
+        realm.control_plane.links.delay = lambda sender, receiver: 1.0
         answers = wish(realm, 3)
-        realm.inside.resign()
+        realm.control_plane.resign()
         await asyncio.sleep(1.5)
         assert answers == []
         await asyncio.sleep(1.0)
         assert answers == [None]
         assert realm.facts().isr == (3, 2)
-        assert realm.inside.tally.fences == 1
+        assert realm.control_plane.tally.fences == 1
 
 
 def test_a_response_does_not_arrive_over_a_cut_link_though_the_isr_was_granted() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
-        realm.inside.interior.later = asyncio.get_running_loop().call_later
-        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        realm.control_plane.links.later = asyncio.get_running_loop().call_later
+        realm.control_plane.links.delay = lambda sender, receiver: 1.0
         answers = wish(realm, 3)
         await asyncio.sleep(1.5)
         assert realm.facts().isr == (3,)
-        realm.inside.interior.part([(1, 3)])
+        realm.control_plane.links.part([(1, 3)])
         await asyncio.sleep(5.0)
         assert answers == []
 
@@ -487,8 +497,8 @@ def test_an_isr_request_sent_before_a_restart_is_not_granted_after_it() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
-        realm.inside.interior.later = asyncio.get_running_loop().call_later
-        realm.inside.interior.delay = lambda sender, _: 1.0 if sender == 3 else 0.0
+        realm.control_plane.links.later = asyncio.get_running_loop().call_later
+        realm.control_plane.links.delay = lambda sender, _: 1.0 if sender == 3 else 0.0
         answers = wish(realm, 3)
         realm.leave(3)
         realm.join(3)
@@ -501,13 +511,13 @@ def test_an_image_sent_before_a_restart_does_not_arrive_after_it() -> None:
     @scene
     async def _(realm: Realm) -> None:
         realm.create([3, 2])
-        realm.inside.interior.later = asyncio.get_running_loop().call_later
-        realm.inside.interior.delay = lambda _, receiver: 1.0 if receiver == 3 else 0.0
+        realm.control_plane.links.later = asyncio.get_running_loop().call_later
+        realm.control_plane.links.delay = lambda _, receiver: 1.0 if receiver == 3 else 0.0
         assert wish(realm, 3) == []
-        before = realm.inside.image.version
+        before = realm.control_plane.image.version
         realm.leave(3)
         back = realm.hosts[3]
-        realm.inside.join(back)
+        realm.control_plane.join(back)
         known = len(back.images)
         await asyncio.sleep(5.0)
         arrived = [one.version for one in back.images[known:]]

@@ -9,34 +9,39 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import Controller, IsrChange, Tally
-from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
-from kclient.testing.quorum import Registry
-from kclient.testing.responses import Refused
+from kclient.testing.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from kclient.testing.quorum import Quorum
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.images import cluster
 
 
 class Realm:
-    """A registry with brokers that are up, the first of which is the controller."""
+    """A quorum with brokers that are up, the first of which is the controller."""
 
     def __init__(self, brokers: int = 3) -> None:
-        self.registry = Registry(cluster(brokers))
+        self.quorum = Quorum(cluster(brokers))
         for node_id in range(1, brokers + 1):
-            session = self.registry.open_session(node_id)
-            facts = replace(self.registry.image.brokers[node_id], epoch=session)
-            self.registry.image = self.registry.image.with_broker(facts)
+            session = self.quorum.open_session(node_id)
+            facts = replace(self.quorum.image.brokers[node_id], epoch=session)
+            self.quorum.image = self.quorum.image.with_broker(facts)
         self.tally = Tally()
         self.in_touch = True
         self.published: list[MetadataImage] = []
         self.controller = self.reign(1)
 
     def reign(self, node_id: int) -> Controller:
-        epoch = self.registry.claim(node_id)
+        epoch = self.quorum.claim(node_id)
         assert epoch is not None
         return Controller(
             node_id,
             epoch,
-            self.registry,
+            self.quorum,
             random.Random(1),
             self.tally,
             lambda _, image: self.published.append(image),
@@ -48,10 +53,10 @@ class Realm:
         self.controller.create_topic("t", assignments, self.config(given))
 
     def config(self, given: dict[str, str]) -> TopicConfig:
-        return self.registry.image.topic_config(given)
+        return self.quorum.image.topic_config(given)
 
-    def facts(self, index: int = 0) -> PartitionFacts:
-        found = self.registry.image.partition("t", index)
+    def facts(self, index: int = 0) -> PartitionRegistration:
+        found = self.quorum.image.partition("t", index)
         assert found is not None
         return found
 
@@ -65,7 +70,7 @@ class Realm:
             self.controller.broker_down(one)
 
     def up(self, node_id: int) -> None:
-        was = self.registry.image.brokers[node_id]
+        was = self.quorum.image.brokers[node_id]
         self.controller.broker_up(replace(was, alive=True, epoch=was.epoch + 10))
 
 
@@ -74,7 +79,7 @@ def test_each_change_is_published_as_it_was_written() -> None:
     realm.create([1, 2])
     realm.down(2)
     assert [one.version for one in realm.published] == [1, 2]
-    assert realm.published[-1] is realm.registry.image
+    assert realm.published[-1] is realm.quorum.image
     assert realm.published[-1].controller_id == 1
 
 
@@ -99,7 +104,7 @@ def test_other_configurations_leave_partitions_alone() -> None:
     before = realm.facts()
     config = realm.config({"min.insync.replicas": "2"})
     realm.controller.set_topic_configs({"t": config})
-    assert realm.registry.image.topics["t"].config is config
+    assert realm.quorum.image.topics["t"].config is config
     assert realm.facts() is before
 
 
@@ -110,7 +115,7 @@ def test_a_broker_that_goes_is_down_and_others_lead() -> None:
     realm = Realm()
     realm.create([1, 2], [2, 3])
     realm.down(1)
-    assert not realm.registry.image.brokers[1].alive
+    assert not realm.quorum.image.brokers[1].alive
     assert (realm.facts(0).leader, realm.facts(0).isr) == (2, (2,))
     assert realm.facts(1).leader_epoch == 0
     assert (realm.tally.elections, realm.tally.isr_shrinks) == (1, 1)
@@ -138,7 +143,7 @@ def test_a_new_session_of_a_broker_that_was_up_takes_it_out_first() -> None:
     realm.create([2, 3])
     realm.up(2)
     assert (realm.facts().leader, realm.facts().isr) == (3, (3,))
-    assert realm.registry.image.brokers[2].alive
+    assert realm.quorum.image.brokers[2].alive
 
 
 def test_unclean_elections_are_counted() -> None:
@@ -154,17 +159,17 @@ def test_a_broker_that_is_forgotten_is_not_registered() -> None:
     realm = Realm()
     realm.down(3)
     realm.controller.forget_broker(3)
-    assert sorted(realm.registry.image.brokers) == [1, 2]
+    assert sorted(realm.quorum.image.brokers) == [1, 2]
 
 
 def test_a_new_controller_takes_out_brokers_that_left_without_a_controller() -> None:
     realm = Realm()
     realm.create([1, 2, 3], [3, 2])
-    realm.registry.end_session(1)
-    realm.registry.end_session(3)
+    realm.quorum.end_session(1)
+    realm.quorum.end_session(3)
     successor = realm.reign(2)
     successor.announce()
-    image = realm.registry.image
+    image = realm.quorum.image
     assert [one.node_id for one in image.alive_brokers] == [2]
     assert [one.leader for one in image.partitions()] == [2, 2]
     assert (image.controller_id, image.controller_epoch) == (2, 2)
@@ -175,8 +180,8 @@ def test_a_new_controller_elects_no_broker_that_left_with_the_last_one() -> None
     realm = Realm()
     realm.create([1, 2], unclean_leader_election_enable="true")
     assert realm.wish(1) is ErrorCode.NONE
-    realm.registry.end_session(1)
-    realm.registry.end_session(2)
+    realm.quorum.end_session(1)
+    realm.quorum.end_session(2)
     realm.reign(3).announce()
     assert (realm.facts().leader, realm.facts().leader_epoch) == (NO_LEADER, 1)
     assert (realm.facts().elr, realm.facts().last_known_elr) == ((1,), (1,))
@@ -250,9 +255,9 @@ def test_an_isr_request_that_is_refused_changes_nothing(
     isr: tuple[int, ...], other: dict[str, int], code: ErrorCode, fences: int
 ) -> None:
     realm = other_epoch()
-    before = realm.registry.image
+    before = realm.quorum.image
     assert realm.wish(*isr, **other) is code
-    assert realm.registry.image is before
+    assert realm.quorum.image is before
     assert realm.tally.fences == fences
 
 
@@ -299,7 +304,7 @@ def test_moving_a_leader_raises_the_epoch() -> None:
 def test_moving_to_what_cannot_lead_is_refused(index: int, node_id: int, code: ErrorCode) -> None:
     realm = Realm()
     realm.create([1, 2])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         realm.controller.move_leader("t", index, node_id)
     assert caught.value.code is code
 
@@ -308,7 +313,7 @@ def test_moving_to_a_replica_that_is_down_is_refused() -> None:
     realm = Realm()
     realm.create([1, 2])
     realm.down(2)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         realm.controller.move_leader("t", 0, 2)
     assert caught.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
@@ -319,13 +324,13 @@ def test_moving_to_a_replica_that_is_down_is_refused() -> None:
 def test_one_that_was_replaced_changes_nothing() -> None:
     realm = Realm()
     realm.create([1, 2])
-    realm.registry.resign(1, 1)
+    realm.quorum.resign(1, 1)
     realm.reign(2)
-    before = realm.registry.image
-    with pytest.raises(Refused) as caught:
+    before = realm.quorum.image
+    with pytest.raises(ApiError) as caught:
         realm.controller.move_leader("t", 0, 2)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
-    assert realm.registry.image is before
+    assert realm.quorum.image is before
 
 
 def test_one_that_is_cut_off_changes_nothing_until_it_is_back() -> None:
@@ -333,7 +338,7 @@ def test_one_that_is_cut_off_changes_nothing_until_it_is_back() -> None:
     realm.create([1, 2])
     realm.in_touch = False
     for action in (realm.controller.announce, lambda: realm.up(2), lambda: realm.wish(1)):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiError) as caught:
             action()
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
     realm.in_touch = True
@@ -345,12 +350,12 @@ def test_one_that_is_replaced_in_mid_change_is_fenced() -> None:
 
     def lose() -> bool:
         """Replace the controller between the check and the write."""
-        realm.registry.epoch += 1
+        realm.quorum.epoch += 1
         return True
 
     image = realm.controller.image
     realm.controller._check = lose  # type: ignore[method-assign,assignment]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         realm.controller._commit(image)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
     assert realm.published == []
@@ -358,6 +363,6 @@ def test_one_that_is_replaced_in_mid_change_is_fenced() -> None:
 
 def test_a_broker_that_registers_is_known_by_its_own_facts() -> None:
     realm = Realm()
-    realm.controller.broker_up(BrokerFacts(4, "127.0.0.1", "b", 9094, alive=True, epoch=7))
-    assert realm.registry.image.brokers[4].rack == "b"
-    assert len(realm.registry.image.alive_brokers) == 4
+    realm.controller.broker_up(BrokerRegistration(4, "127.0.0.1", "b", 9094, alive=True, epoch=7))
+    assert realm.quorum.image.brokers[4].rack == "b"
+    assert len(realm.quorum.image.alive_brokers) == 4

@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing import run_virtually
-from kclient.testing.delayed_operations import AckWait, Waiting, all_settled
+from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus, all_settled
 from kclient.testing.replica import Replica
 from tests.unit.testing.test_replica import accept, append, copy, turn
 
@@ -24,8 +24,10 @@ class Scene:
         waiting = []
         for index, replica in enumerate(replicas):
             append(replica, 2)
-            waiting.append(Waiting(replica, 2, lambda code, at=index: self.settle(at, code)))
-        self.wait = AckWait(waiting, SECONDS, lambda: "response")
+            waiting.append(
+                ProducePartitionStatus(replica, 2, lambda code, at=index: self.settle(at, code))
+            )
+        self.wait = DelayedProduce(waiting, SECONDS, lambda: "response")
         self.came: list[tuple[str, float]] = []
         self.began = asyncio.get_running_loop().time()
         self.wait.answer.then(self.note)
@@ -92,7 +94,7 @@ def test_an_election_ends_the_wait_whichever_broker_is_elected(leader: int) -> N
 def test_a_topic_that_is_deleted_is_unknown() -> None:
     async def main() -> None:
         scene = Scene(copy())
-        scene.replicas[0].is_gone = True
+        scene.replicas[0].is_deleted = True
         scene.replicas[0].stand_down()
         scene.replicas[0].log.disturb()
         await asyncio.sleep(0)
@@ -130,7 +132,7 @@ def test_too_few_in_sync_after_it_was_written_are_reported() -> None:
             replica.fetched_by(node_id, 2, 0, 0.0)
         accept(replica, (1,))
         codes: list[ErrorCode] = []
-        late = Waiting(replica, 2, codes.append)
+        late = ProducePartitionStatus(replica, 2, codes.append)
         assert late.look()
         assert late.look()
         assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
@@ -143,7 +145,10 @@ def test_each_looks_though_the_first_one_waits() -> None:
     append(one)
     append(two)
     codes: list[ErrorCode] = []
-    waiting = [Waiting(one, 1, codes.append), Waiting(two, 1, codes.append)]
+    waiting = [
+        ProducePartitionStatus(one, 1, codes.append),
+        ProducePartitionStatus(two, 1, codes.append),
+    ]
     assert not all_settled(waiting)
     assert codes == [ErrorCode.NONE]
     assert [each.done for each in waiting] == [False, True]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kclient.testing import controller
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.image import NO_LEADER, PartitionFacts
+from kclient.testing.image import NO_LEADER, PartitionRegistration
 from kclient.testing.topic_configs import TopicConfig
 
 
@@ -27,7 +27,7 @@ class Scene:
     def __init__(self, *replicas: int, config: TopicConfig) -> None:
         self.config = config
         self.up = set(replicas)
-        self.facts = PartitionFacts("t", 0, replicas, replicas, replicas[0])
+        self.facts = PartitionRegistration("t", 0, replicas, replicas, replicas[0])
 
     def go(self, *brokers: int) -> None:
         for one in brokers:
@@ -67,7 +67,7 @@ def test_a_follower_that_goes_leaves_the_isr_and_the_leader_its_epoch() -> None:
 
 
 def test_what_has_nothing_to_do_with_a_broker_stays_the_same_object() -> None:
-    facts = PartitionFacts("t", 0, (1, 2), (1, 2), 1)
+    facts = PartitionRegistration("t", 0, (1, 2), (1, 2), 1)
     assert controller.broker_gone(facts, 3, {1, 2}, config()) is facts
     assert controller.broker_back(facts, 2, {1, 2}, config()) is facts
     assert controller.broker_back(facts, 3, {1, 2, 3}, config()) is facts
@@ -136,19 +136,19 @@ def test_one_in_sync_goes_before_an_unclean_one() -> None:
 
 
 def test_an_eligible_one_goes_before_an_unclean_one() -> None:
-    facts = PartitionFacts("t", 0, (1, 2, 3), (), NO_LEADER, 4, 7, elr=(3,))
+    facts = PartitionRegistration("t", 0, (1, 2, 3), (), NO_LEADER, 4, 7, elr=(3,))
     after = controller.elect(facts, {1, 2, 3}, config(2, unclean=True))
     assert (after.leader, after.leader_epoch, after.isr, after.elr) == (3, 5, (3,), ())
 
 
 def test_where_no_broker_is_up_nothing_is_elected() -> None:
-    facts = PartitionFacts("t", 0, (1, 2), (), NO_LEADER, 4, 7, elr=(2,))
+    facts = PartitionRegistration("t", 0, (1, 2), (), NO_LEADER, 4, 7, elr=(2,))
     assert controller.elect(facts, (), config(unclean=True)) is facts
     assert controller.elect_unclean(facts, ()) is facts
 
 
 def test_a_leader_that_is_lost_is_noted_once() -> None:
-    facts = PartitionFacts("t", 0, (1,), (1,), 1, 4)
+    facts = PartitionRegistration("t", 0, (1,), (1,), 1, 4)
     lost = controller.elect(facts, (), config())
     assert (lost.leader, lost.leader_epoch) == (NO_LEADER, 5)
     assert controller.elect(lost, (), config()) is lost
@@ -176,8 +176,8 @@ def test_whatever_happens_the_facts_agree_with_each_other(
 
 
 def check(
-    before: PartitionFacts,
-    after: PartitionFacts,
+    before: PartitionRegistration,
+    after: PartitionRegistration,
     up: Collection[int],
     min_isr: int,
     *,

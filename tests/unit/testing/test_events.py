@@ -1,4 +1,4 @@
-"""Events: what the registry reports of sessions, claim and images, and how the log delivers it."""
+"""Events: what the quorum reports of sessions, claim and images, and how the log delivers it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kclient.testing.events import (
     changes,
 )
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.quorum import News, Registry
+from kclient.testing.quorum import Quorum, QuorumEvent
 from tests.unit.testing.images import add, cluster
 
 THREE = [1, 2, 3]
@@ -122,27 +122,27 @@ def test_an_event_is_equal_to_one_of_another_time_and_never_changes() -> None:
         event.leader = 3  # type: ignore[misc]
 
 
-# Events from the registry
+# Events from the quorum
 
 
-def heard_from(registry: Registry) -> list[ClusterEvent]:
+def heard_from(quorum: Quorum) -> list[ClusterEvent]:
     heard: list[ClusterEvent] = []
-    registry.listen(heard.append)
+    quorum.listen(heard.append)
     return heard
 
 
 def test_the_race_for_the_claim_is_reported_in_order() -> None:
-    registry = Registry(cluster())
-    heard = heard_from(registry)
-    registry.open_session(1)
-    registry.open_session(2)
-    registry.claim(1)
-    registry.claim(2)
-    registry.resign(1, 1)
-    registry.claim(2)
-    registry.end_session(2)
-    registry.end_session(1, expired=True)
-    registry.end_session(1)
+    quorum = Quorum(cluster())
+    heard = heard_from(quorum)
+    quorum.open_session(1)
+    quorum.open_session(2)
+    quorum.claim(1)
+    quorum.claim(2)
+    quorum.resign(1, 1)
+    quorum.claim(2)
+    quorum.end_session(2)
+    quorum.end_session(1, expired=True)
+    quorum.end_session(1)
     assert heard == [
         BrokerUp(1, 0),
         BrokerUp(2, 1),
@@ -156,17 +156,17 @@ def test_the_race_for_the_claim_is_reported_in_order() -> None:
 
 
 def test_an_event_is_reported_when_it_is_so_and_before_any_watcher_acts_on_it() -> None:
-    registry = Registry(cluster())
+    quorum = Quorum(cluster())
     heard: list[tuple[ClusterEvent, int]] = []
-    registry.listen(lambda event: heard.append((event, registry.holder)))
+    quorum.listen(lambda event: heard.append((event, quorum.controller_id)))
 
-    def race(news: News, node_id: int) -> None:
-        registry.claim(2)
+    def race(news: QuorumEvent, node_id: int) -> None:
+        quorum.claim(2)
 
-    registry.watch(race)
-    registry.open_session(2)
-    registry.open_session(1)
-    registry.resign(2, 1)
+    quorum.watch(race)
+    quorum.open_session(2)
+    quorum.open_session(1)
+    quorum.resign(2, 1)
     assert heard == [
         (BrokerUp(2, 0), NO_LEADER),
         (ControllerElected(2, 1), 2),
@@ -177,12 +177,12 @@ def test_an_event_is_reported_when_it_is_so_and_before_any_watcher_acts_on_it() 
 
 
 def test_what_is_written_is_there_when_it_is_reported() -> None:
-    registry = Registry(add(cluster(), "t", THREE))
-    registry.open_session(1)
-    registry.claim(1)
+    quorum = Quorum(add(cluster(), "t", THREE))
+    quorum.open_session(1)
+    quorum.claim(1)
     seen: list[int] = []
-    registry.listen(lambda _: seen.append(registry.image.topics["t"].partitions[0].leader))
-    registry.write(1, 1, changed(registry.image, leader=2, leader_epoch=1))
+    quorum.listen(lambda _: seen.append(quorum.image.topics["t"].partitions[0].leader))
+    quorum.write(1, 1, changed(quorum.image, leader=2, leader_epoch=1))
     assert seen == [2]
 
 

@@ -10,11 +10,11 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.testing.fetch_sessions import (
     EVICTION_SECONDS,
-    Answer,
     FetchContext,
+    FetchPartitionData,
     FetchSessions,
     PartitionKey,
-    Wanted,
+    RequestedPartition,
     next_epoch,
 )
 
@@ -25,15 +25,15 @@ def sessions(slots: int = 10) -> FetchSessions:
     return FetchSessions(random.Random(1), slots)
 
 
-def wanted(*keys: PartitionKey, offset: int = 0) -> list[Wanted]:
-    return [Wanted(key, offset, 1 << 20) for key in keys]
+def wanted(*keys: PartitionKey, offset: int = 0) -> list[RequestedPartition]:
+    return [RequestedPartition(key, offset, 1 << 20) for key in keys]
 
 
 def answers(
     context: FetchContext, high_watermark: int = 5, size: Iterable[PartitionKey] = ()
-) -> list[Answer]:
+) -> list[FetchPartitionData]:
     return [
-        Answer(
+        FetchPartitionData(
             one.key,
             high_watermark=high_watermark,
             log_start_offset=0,
@@ -43,7 +43,7 @@ def answers(
     ]
 
 
-def keys(told: list[Answer]) -> list[PartitionKey]:
+def keys(told: list[FetchPartitionData]) -> list[PartitionKey]:
     return [answer.key for answer in told]
 
 
@@ -80,7 +80,7 @@ def test_an_error_is_reported_each_time_and_its_end_too() -> None:
     session = open_session(cache, A)
     for epoch in (1, 2):
         context = cache.open(session, epoch, (), (), 12, 0)
-        failed = [Answer(A, error_code=1)]
+        failed = [FetchPartitionData(A, error_code=1)]
         assert keys(cache.finish(context, failed, 0)[2]) == [A]
     context = cache.open(session, 3, (), (), 12, 0)
     assert keys(cache.finish(context, answers(context), 0)[2]) == [A]

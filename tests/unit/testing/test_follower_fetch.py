@@ -22,7 +22,7 @@ from kclient.protocol.messages.list_offsets import (
 from kclient.testing.controller import Tally
 from kclient.testing.events import ClusterEvent, LogTruncated
 from kclient.testing.follower_fetch import FollowerFetch
-from kclient.testing.image import PartitionFacts
+from kclient.testing.image import PartitionRegistration
 from kclient.testing.replica import Replica
 from kclient.types import OffsetSpec
 from tests.unit.testing.batches import batch_bytes, placed
@@ -33,7 +33,7 @@ BACKOFF = 1.0
 
 def follower(index: int = 0, topic: str = "t") -> Replica:
     """Return broker 2's copy of a partition that broker 1 leads."""
-    facts = PartitionFacts(topic, index, (1, 2), (1, 2), 1)
+    facts = PartitionRegistration(topic, index, (1, 2), (1, 2), 1)
     return Replica(2, topic.encode() * 16, facts, config())
 
 
@@ -174,13 +174,13 @@ def test_what_the_leader_refuses_rests_until_its_time_has_come() -> None:
     scene.ask()
     scene.answer(part(0, ErrorCode.NOT_LEADER_OR_FOLLOWER), now=5.0)
     assert scene.tally.fences == 1
-    assert scene.fetch.is_resting
+    assert scene.fetch.all_delayed
     assert scene.fetch.next_retry == 5.0 + BACKOFF
     request = scene.ask()
     assert (named(request), left(request)) == ([], [0])
     assert not scene.fetch.revive(5.9)
     assert scene.fetch.revive(6.0)
-    assert not scene.fetch.is_resting
+    assert not scene.fetch.all_delayed
     assert named(scene.ask()) == [(0, 0)]
 
 
@@ -188,7 +188,7 @@ def test_one_that_is_refused_leaves_the_others_going() -> None:
     scene = Scene(follower(0), follower(1))
     scene.ask()
     scene.answer(part(0, ErrorCode.FENCED_LEADER_EPOCH), part(1, records=batch_bytes(2)))
-    assert not scene.fetch.is_resting
+    assert not scene.fetch.all_delayed
     assert named(scene.ask()) == [(1, 2)]
 
 
@@ -254,7 +254,7 @@ def stray(*taken: int) -> tuple[Scene, Replica]:
 
 
 def asked(scene: Scene) -> int | None:
-    request = scene.fetch.stray_request()
+    request = scene.fetch.list_offsets_request()
     return None if request is None else request.topics[0].partitions[0].timestamp
 
 
@@ -304,7 +304,7 @@ def test_where_offsets_prove_nothing_the_uncommitted_is_cut_or_it_waits() -> Non
     one.follow(2, 0)
     scene.located(0)
     scene.located(9)
-    assert scene.fetch.is_resting
+    assert scene.fetch.all_delayed
 
 
 def test_a_leader_without_the_offset_is_asked_again_later() -> None:

@@ -6,23 +6,23 @@ import asyncio
 
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing import run_virtually
-from kclient.testing.replica_manager import Feed, key_of
+from kclient.testing.replica_manager import FollowerState, key_of
 from tests.unit.testing.test_replica import copy
 
 
 class Scene:
-    """A feed with a waiting fetch, and the times of its responses."""
+    """A follower_state with a waiting fetch, and the times of its responses."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        self.feed = Feed()
+        self.follower_state = FollowerState()
         self.replica = copy()
         self.began = asyncio.get_running_loop().time()
         self.answered: list[float] = []
         self.attempts = 0
-        self.park(seconds)
+        self.delay(seconds)
 
-    def park(self, seconds: float | None = None) -> None:
-        self.answer = self.feed.park(self.attempt, seconds)
+    def delay(self, seconds: float | None = None) -> None:
+        self.answer = self.follower_state.delay(self.attempt, seconds)
         self.answer.then(self.note)
 
     def attempt(self) -> FetchResponse:
@@ -45,14 +45,14 @@ def test_without_news_it_waits_for_ever() -> None:
 def test_what_is_appended_ends_the_wait_at_once_and_only_once() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.grown(scene.replica)
-        scene.feed.grown(scene.replica)
+        scene.follower_state.grown(scene.replica)
+        scene.follower_state.grown(scene.replica)
         assert scene.answered == [], "answered in the midst of an append"
         await asyncio.sleep(1.0)
         assert scene.answered == [0.0]
         assert scene.attempts == 1
-        assert list(scene.feed.news) == [key_of(scene.replica)]
-        assert scene.feed.has_grown
+        assert list(scene.follower_state.news) == [key_of(scene.replica)]
+        assert scene.follower_state.has_grown
 
     run_virtually(main())
 
@@ -60,12 +60,12 @@ def test_what_is_appended_ends_the_wait_at_once_and_only_once() -> None:
 def test_a_high_watermark_that_moved_may_wait() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.moved(scene.replica, 0.5)
+        scene.follower_state.moved(scene.replica, 0.5)
         await asyncio.sleep(0.3)
-        scene.feed.moved(scene.replica, 0.5)
+        scene.follower_state.moved(scene.replica, 0.5)
         await asyncio.sleep(9.0)
         assert scene.answered == [0.5]
-        assert not scene.feed.has_grown
+        assert not scene.follower_state.has_grown
 
     run_virtually(main())
 
@@ -73,7 +73,7 @@ def test_a_high_watermark_that_moved_may_wait() -> None:
 def test_one_that_may_not_wait_does_not() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.moved(scene.replica, 0.0)
+        scene.follower_state.moved(scene.replica, 0.0)
         await asyncio.sleep(1.0)
         assert scene.answered == [0.0]
 
@@ -83,8 +83,8 @@ def test_one_that_may_not_wait_does_not() -> None:
 def test_what_is_appended_does_not_wait_for_what_moved() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.moved(scene.replica, 5.0)
-        scene.feed.grown(scene.replica)
+        scene.follower_state.moved(scene.replica, 5.0)
+        scene.follower_state.grown(scene.replica)
         await asyncio.sleep(20.0)
         assert scene.answered == [0.0]
         assert scene.attempts == 1, "its timer went on"
@@ -105,9 +105,9 @@ def test_the_fetch_of_an_abandoned_connection_is_dropped() -> None:
     async def main() -> None:
         scene = Scene()
         first = scene.answer
-        scene.park()
+        scene.delay()
         assert first.done
-        scene.feed.grown(scene.replica)
+        scene.follower_state.grown(scene.replica)
         await asyncio.sleep(1.0)
         assert scene.attempts == 1
         assert scene.answered == [0.0]
@@ -119,9 +119,9 @@ def test_a_connection_that_closes_late_leaves_the_next_fetch_waiting() -> None:
     async def main() -> None:
         scene = Scene()
         first = scene.answer
-        scene.park()
+        scene.delay()
         first.cancel()
-        scene.feed.grown(scene.replica)
+        scene.follower_state.grown(scene.replica)
         await asyncio.sleep(1.0)
         assert scene.answered == [0.0]
 
@@ -131,13 +131,13 @@ def test_a_connection_that_closes_late_leaves_the_next_fetch_waiting() -> None:
 def test_a_nudge_ends_the_wait_or_is_kept_for_the_next_fetch() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.nudge()
+        scene.follower_state.wake()
         await asyncio.sleep(1.0)
         assert scene.answered == [0.0]
-        assert not scene.feed.take_nudge()
-        scene.feed.nudge()
-        assert scene.feed.take_nudge()
-        assert not scene.feed.take_nudge()
+        assert not scene.follower_state.take_wake()
+        scene.follower_state.wake()
+        assert scene.follower_state.take_wake()
+        assert not scene.follower_state.take_wake()
 
     run_virtually(main())
 
@@ -145,7 +145,7 @@ def test_a_nudge_ends_the_wait_or_is_kept_for_the_next_fetch() -> None:
 def test_a_follower_that_goes_leaves_no_timer() -> None:
     async def main() -> None:
         scene = Scene()
-        scene.feed.moved(scene.replica, 5.0)
+        scene.follower_state.moved(scene.replica, 5.0)
         scene.answer.cancel()
         await asyncio.sleep(9.0)
         assert (scene.answered, scene.attempts) == ([], 0)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kclient.testing.groups.offsets_topic import java_hash, partition_of
-from kclient.testing.timers import Deadlines, Moment
+from kclient.testing.timers import DeadlineQueue, Moment
 
 
 def test_what_is_due_is_done_in_order() -> None:
-    deadlines, done = Deadlines(), []
+    deadlines, done = DeadlineQueue(), []
     for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0)):
         deadlines.set((name,), at, lambda _, name=name: done.append(name))
     deadlines.run(Moment(2.0, 0))
@@ -20,7 +20,7 @@ def test_what_is_due_is_done_in_order() -> None:
 
 
 def test_a_key_that_is_set_again_is_done_once_at_the_new_time() -> None:
-    deadlines, done = Deadlines(), []
+    deadlines, done = DeadlineQueue(), []
     deadlines.set(("a",), 1.0, lambda _: done.append("old"))
     deadlines.set(("a",), 5.0, lambda _: done.append("new"))
     deadlines.run(Moment(4.0, 0))
@@ -31,7 +31,7 @@ def test_a_key_that_is_set_again_is_done_once_at_the_new_time() -> None:
 
 
 def test_what_was_cancelled_is_not_done() -> None:
-    deadlines, done = Deadlines(), []
+    deadlines, done = DeadlineQueue(), []
     deadlines.set(("a",), 1.0, lambda _: done.append("a"))
     deadlines.cancel(("a",))
     deadlines.cancel(("b",))
@@ -40,7 +40,7 @@ def test_what_was_cancelled_is_not_done() -> None:
 
 
 def test_what_is_scheduled_meanwhile_waits_for_the_next_run() -> None:
-    deadlines, done = Deadlines(), []
+    deadlines, done = DeadlineQueue(), []
 
     def again(moment: Moment) -> None:
         done.append(moment.now)
@@ -53,7 +53,7 @@ def test_what_is_scheduled_meanwhile_waits_for_the_next_run() -> None:
 
 
 def test_moving_a_deadline_for_ever_takes_no_more_memory() -> None:
-    deadlines = Deadlines()
+    deadlines = DeadlineQueue()
     for step in range(10_000):
         deadlines.set(("a",), float(step), lambda _: None)
     assert len(deadlines._heap) < 200

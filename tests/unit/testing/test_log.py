@@ -8,7 +8,7 @@ from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
 from kclient.testing.log import ENDLESS_BYTES, FoundOffset, PartitionLog
 from kclient.testing.log_state import AbortedTransaction
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from tests.unit.testing.batches import ABORT, COMMIT, NOW, marker, stored
 
@@ -60,7 +60,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset(offset: int, bases: 
 
 @pytest.mark.parametrize("offset", [-1, 7, 100])
 def test_a_read_outside_is_out_of_range(offset: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         read(log_of(3, 1, 2), offset)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -148,7 +148,7 @@ def test_deleting_records_moves_the_start_and_drops_whole_batches_only() -> None
     log.delete_before(4)
     assert log.start_offset == 4
     assert [one.base_offset for one in log.batches] == [3]
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         read(log, 3)
     assert read(log, 4) == [3]
     log.delete_before(6)
@@ -164,7 +164,7 @@ def test_deleting_backwards_changes_nothing() -> None:
 
 
 def test_deleting_past_the_high_watermark_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         log_of(3).delete_before(4)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 

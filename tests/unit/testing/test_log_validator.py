@@ -10,7 +10,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
 from kclient.testing.log_validator import check_batch, open_batch
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
 from tests.support.v2_batch import encode_batch
@@ -27,14 +27,14 @@ def check(data: bytes, **given: str) -> StoredBatch:
     return batch
 
 
-def refusal(data: bytes, **given: str) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(data: bytes, **given: str) -> ApiError:
+    with pytest.raises(ApiError) as caught:
         check(data, **given)
     return caught.value
 
 
 def test_no_records_at_all_are_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         open_batch(None, 9)
 
 

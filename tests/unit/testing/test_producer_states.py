@@ -6,7 +6,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.log import PartitionLog
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from tests.unit.testing.batches import NOW, stored
 
 
@@ -17,7 +17,7 @@ def produce(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) ->
 
 def refusal(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) -> ErrorCode:
     end = log.end_offset
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         produce(log, sequence, count, epoch)
     assert log.end_offset == end
     return caught.value.code

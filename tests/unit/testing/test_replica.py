@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.image import PartitionFacts
+from kclient.testing.image import PartitionRegistration
 from kclient.testing.replica import Replica
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 from tests.unit.testing.batches import placed, stored
 
@@ -31,7 +31,7 @@ def copy(
     isr: tuple[int, ...] | None = None,
     min_isr: int = 1,
 ) -> Replica:
-    facts = PartitionFacts("t", 0, replicas, replicas if isr is None else isr, leader)
+    facts = PartitionRegistration("t", 0, replicas, replicas if isr is None else isr, leader)
     made = Replica(node_id, b"t" * 16, facts, config(min_isr))
     made.begin(0.0)
     return made
@@ -89,7 +89,7 @@ def test_an_out_of_sync_follower_is_not_waited_for() -> None:
 def test_a_joining_follower_is_waited_for() -> None:
     replica = copy(isr=(1, 2))
     replica.fetched_by(3, 0, 0, 0.0)
-    replica.wanted_isr = replica.to_expand([1, 2, 3])
+    replica.pending_isr = replica.to_expand([1, 2, 3])
     append(replica, 5)
     replica.fetched_by(2, 5, 0, 0.0)
     assert replica.log.high_watermark == 0
@@ -100,12 +100,12 @@ def test_a_joining_follower_is_waited_for() -> None:
 def test_a_leaving_follower_is_waited_for_until_it_has_left() -> None:
     replica = copy(isr=(1, 2))
     append(replica, 5)
-    replica.wanted_isr = replica.to_shrink(LAG, LAG)
-    assert replica.wanted_isr == (1,)
+    replica.pending_isr = replica.to_shrink(LAG, LAG)
+    assert replica.pending_isr == (1,)
     assert not replica.advance()
     accept(replica, (1,))
     assert replica.log.high_watermark == 5
-    assert replica.wanted_isr is None
+    assert replica.pending_isr is None
 
 
 def test_below_min_isr_readers_get_no_more_until_enough_are_back() -> None:
@@ -119,7 +119,7 @@ def test_below_min_isr_readers_get_no_more_until_enough_are_back() -> None:
 
 
 def test_a_fetch_of_one_without_a_replica_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         copy().fetched_by(4, 0, 0, 0.0)
     assert caught.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -230,7 +230,7 @@ def test_a_follower_must_have_the_leaders_records_of_its_election_to_join() -> N
     replica = copy(2, replicas=(1, 2, 3))
     replica.log.append_placed(stored(4))
     turn(replica, 2, isr=(2, 1))
-    assert replica.led_from == 4
+    assert replica.leader_epoch_start_offset == 4
     replica.fetched_by(3, 3, 0, 0.0)
     assert replica.to_expand([1, 2, 3]) is None
     replica.fetched_by(3, 4, 0, 0.0)
@@ -240,7 +240,7 @@ def test_a_follower_must_have_the_leaders_records_of_its_election_to_join() -> N
 def test_one_isr_request_at_a_time() -> None:
     replica = copy(isr=(1, 2))
     replica.fetched_by(3, 0, 0, 0.0)
-    replica.wanted_isr = (1, 2, 3)
+    replica.pending_isr = (1, 2, 3)
     assert replica.to_expand([1, 2, 3]) is None
     assert replica.to_shrink(1e9, LAG) is None
     assert replica.next_lag(LAG) is None
@@ -273,9 +273,9 @@ def test_a_leader_that_is_replaced_has_no_followers() -> None:
 
 def test_one_that_stands_down_leads_again_only_after_an_election() -> None:
     replica = copy()
-    replica.wanted_isr = (1,)
+    replica.pending_isr = (1,)
     replica.stand_down()
-    assert (replica.leads, replica.followers, replica.wanted_isr) == (False, {}, None)
+    assert (replica.leads, replica.followers, replica.pending_isr) == (False, {}, None)
     turn(replica, 1)
     assert replica.leads
     assert sorted(replica.followers) == [2, 3]
@@ -301,7 +301,7 @@ def follow(leader: Replica, follower: Replica, *, rounds: int = 20) -> int:
             raise AssertionError("out of range")
         reported = leader.log.epochs.end_of(epoch, leader.log.end_offset)
         if epoch >= 0 and (reported.epoch < epoch or reported.end_offset < log.end_offset):
-            cut += follower.cut_back(reported.epoch, reported.end_offset)
+            cut += follower.truncate_diverging(reported.epoch, reported.end_offset)
             continue
         more = leader.log.batches_between(log.end_offset, leader.log.end_offset)
         follower.take(more)
@@ -393,7 +393,7 @@ def test_what_is_committed_goes_back_with_the_log() -> None:
     replica = copy(2)
     replica.take([stored(4)])
     replica.follow(4, 0)
-    assert replica.cut_back(-1, 0)
+    assert replica.truncate_diverging(-1, 0)
     assert (replica.log.end_offset, replica.log.high_watermark) == (0, 0)
 
 
@@ -401,7 +401,7 @@ def test_a_log_is_not_cut_below_its_start() -> None:
     replica = copy(2)
     replica.take([stored(4)])
     replica.follow(4, 4)
-    assert not replica.cut_back(0, 1)
+    assert not replica.truncate_diverging(0, 1)
     assert (replica.log.start_offset, replica.log.end_offset) == (4, 4)
 
 
@@ -432,7 +432,7 @@ def test_a_log_goes_back_to_its_leaders_end_wherever_it_begins_itself(end: int, 
     replica = copy(2)
     replica.take([placed(2, offset) for offset in range(0, 8, 2)])
     replica.follow(8, 4)
-    replica.cut_to(end)
+    replica.truncate_to(end)
     assert (replica.log.start_offset, replica.log.end_offset) == (start, end)
 
 

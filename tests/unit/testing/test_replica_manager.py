@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import IsrChange
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from tests.unit.testing.batches import stored
 from tests.unit.testing.replica_manager_rig import LAG, Realm, on, timers
 
@@ -56,7 +56,7 @@ def test_a_follower_that_caught_up_during_an_isr_request_joins_after_its_respons
 def test_a_broker_without_a_replica_is_refused() -> None:
     @on()
     async def _(realm: Realm) -> None:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiError) as caught:
             realm.fetch(1, 0)
         assert caught.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -118,17 +118,17 @@ def test_an_isr_request_to_a_replaced_controller_is_sent_again_a_second_later() 
         await realm.lag(3)
         realm.delay(0.5, sender=2)
         realm.fetch(3, 1)
-        realm.inside.resign()
-        assert realm.inside.registry.holder == 2
-        realm.inside.resign()
-        assert realm.inside.registry.holder == 1
+        realm.control_plane.resign()
+        assert realm.control_plane.quorum.controller_id == 2
+        realm.control_plane.resign()
+        assert realm.control_plane.quorum.controller_id == 1
         await asyncio.sleep(0.6)
-        assert realm.inside.tally.fences == 1
-        assert realm.replica().wanted_isr == (2, 3)
+        assert realm.control_plane.tally.fences == 1
+        assert realm.replica().pending_isr == (2, 3)
         assert realm.isr == (2,)
         await asyncio.sleep(2.0)
         assert realm.isr == (2, 3)
-        assert realm.replica().wanted_isr is None
+        assert realm.replica().pending_isr is None
         assert timers() == 0
 
 
@@ -140,10 +140,10 @@ def test_a_broker_that_the_controller_has_as_down_is_not_waited_for() -> None:
         realm.down(3)
         realm.fetch(3, 1)  # it was in flight
         realm.append()
-        assert realm.replica().wanted_isr == (2, 3)
+        assert realm.replica().pending_isr == (2, 3)
         assert realm.committed == 1
         await asyncio.sleep(1.5)
-        assert realm.replica().wanted_isr is None
+        assert realm.replica().pending_isr is None
         assert realm.isr == (2,)
         realm.append()
         assert realm.committed == 3
@@ -164,8 +164,8 @@ def test_an_isr_request_on_stale_facts_counts_until_the_newer_image_is_there() -
         realm.append()
         realm.fetch(1, 2)
         await asyncio.sleep(2.0)
-        assert realm.inside.tally.fences == 1, "the wish was refused, and that was heard"
-        assert realm.replica().wanted_isr == (2, 1, 3)
+        assert realm.control_plane.tally.fences == 1, "the wish was refused, and that was heard"
+        assert realm.replica().pending_isr == (2, 1, 3)
         assert realm.committed == 1
         await asyncio.sleep(3.5)
         assert realm.replica().facts.isr == (2,)
@@ -181,7 +181,7 @@ def test_a_broker_that_is_up_again_joins_without_another_fetch() -> None:
         realm.delay(1.0)
         realm.up(3)
         realm.fetch(3, 0)
-        assert realm.replica().wanted_isr is None, "it is down, as far as the leader knows"
+        assert realm.replica().pending_isr is None, "it is down, as far as the leader knows"
         await asyncio.sleep(3.0)
         assert realm.isr == (2, 3)
 
@@ -221,7 +221,7 @@ def test_all_that_are_late_leave_in_one_change() -> None:
         realm.append()
         await asyncio.sleep(LAG + 0.1)
         assert realm.isr == (2,)
-        assert realm.inside.tally.isr_shrinks == 1
+        assert realm.control_plane.tally.isr_shrinks == 1
 
 
 def test_a_late_follower_without_a_controller_leaves_when_one_is_back() -> None:
@@ -262,7 +262,7 @@ def test_each_partition_has_its_own_time_though_no_response_came_yet() -> None:
         await asyncio.sleep(LAG - 5.0)
         assert realm.isr == (2,)
         await asyncio.sleep(5.1)
-        assert [one.isr for one in realm.inside.image.partitions()] == [(2,), (2,)]
+        assert [one.isr for one in realm.control_plane.image.partitions()] == [(2,), (2,)]
 
 
 def test_a_late_follower_leaves_though_an_isr_request_for_another_was_refused() -> None:
@@ -274,7 +274,7 @@ def test_a_late_follower_leaves_though_an_isr_request_for_another_was_refused() 
         realm.fetch(3, 1)
         realm.append()  # no follower's lag is checked while the request has no response
         await asyncio.sleep(1.5)
-        assert realm.replica().wanted_isr is None
+        assert realm.replica().pending_isr is None
         await asyncio.sleep(LAG - 1.6)
         assert realm.isr == (2, 1)
         await asyncio.sleep(0.2)
@@ -287,5 +287,5 @@ def test_one_that_leads_no_more_checks_no_followers() -> None:
         realm.append()
         realm.move(3)
         await asyncio.sleep(0.1)
-        assert realm.boxes[2].hosted.replicas.next_check() is None
-        assert realm.boxes[3].hosted.replicas.next_check() is not None
+        assert realm.boxes[2].replica_manager.replicas.next_check() is None
+        assert realm.boxes[3].replica_manager.replicas.next_check() is not None

@@ -21,10 +21,10 @@ def test_appended_records_are_news_for_all_followers() -> None:
     async def _(realm: Realm) -> None:
         for one in (1, 3):
             realm.told(one)
-            realm.leader.feed(one).has_grown = False
+            realm.leader.follower_state(one).has_grown = False
         realm.append()
         assert [realm.news(one) for one in (1, 3)] == [True, True]
-        assert [realm.leader.feed(one).has_grown for one in (1, 3)] == [True, True]
+        assert [realm.leader.follower_state(one).has_grown for one in (1, 3)] == [True, True]
 
 
 def test_a_high_watermark_that_moved_is_news_for_all_followers() -> None:
@@ -61,19 +61,19 @@ def test_what_a_test_puts_into_logs_is_there_at_once() -> None:
         assert [one.end_offset for one in replica.followers.values()] == [4, 0]
         assert realm.committed == 0
         assert realm.news(1)
-        assert realm.leader.is_owing
+        assert realm.leader.has_uncommitted
 
 
 def test_a_broker_owes_what_others_in_sync_do_not_have() -> None:
     @on()
     async def _(realm: Realm) -> None:
-        assert not realm.leader.is_owing
+        assert not realm.leader.has_uncommitted
         realm.append()
-        assert realm.leader.is_owing
+        assert realm.leader.has_uncommitted
         realm.replica(3).take([placed(1, 0)])
-        assert not realm.boxes[3].hosted.is_owing, "it doesn't lead"
+        assert not realm.boxes[3].replica_manager.has_uncommitted, "it doesn't lead"
         realm.fetch(3, 1)
-        assert not realm.leader.is_owing
+        assert not realm.leader.has_uncommitted
 
 
 def test_what_no_other_in_sync_replica_could_have_is_not_owed() -> None:
@@ -82,7 +82,7 @@ def test_what_no_other_in_sync_replica_could_have_is_not_owed() -> None:
         realm.down(3)
         realm.append()
         assert realm.committed == 0
-        assert not realm.leader.is_owing
+        assert not realm.leader.has_uncommitted
 
 
 # Appends of the broker itself
@@ -91,7 +91,7 @@ def test_what_no_other_in_sync_replica_could_have_is_not_owed() -> None:
 def internal(realm: Realm, node_id: int = 2, index: int = 0) -> list[ErrorCode]:
     """Append as a group coordinator does; return the codes, as they come."""
     codes: list[ErrorCode] = []
-    realm.boxes[node_id].hosted.append_internal("t", index, stored(2), codes.append)
+    realm.boxes[node_id].replica_manager.append_internal("t", index, stored(2), codes.append)
     return codes
 
 
@@ -242,12 +242,12 @@ def test_a_new_leader_cleans_what_it_took_as_a_follower() -> None:
         replica = realm.replica(3)
         replica.take([stored(3, timestamp=NOW - int(2 * HOUR * 1000))])
         realm.move(3)
-        hosted = realm.boxes[3].hosted
-        hosted.fetched_by(replica, 2, 3, 0)
-        hosted.tidy(replica)
+        replica_manager = realm.boxes[3].replica_manager
+        replica_manager.fetched_by(replica, 2, 3, 0)
+        replica_manager.tidy(replica)
         assert replica.log.start_offset == 0
         await asyncio.sleep(301.0)
-        hosted.tidy(replica)
+        replica_manager.tidy(replica)
         assert replica.log.start_offset == 3
 
 
@@ -259,13 +259,13 @@ def test_one_that_is_down_has_neither_timers_nor_followers() -> None:
     async def _(realm: Realm) -> None:
         await realm.lag(3)
         realm.create("u", (2, 3))
-        feed = realm.leader.feed(3)
+        state = realm.leader.follower_state(3)
         realm.part(1, 2)
         realm.fetch(3, 1)
         assert timers() == 2, "one to ask again, one for who is late in the other partition"
         realm.down(2)
         assert timers() == 0
-        assert realm.leader.feed(3) is not feed
+        assert realm.leader.follower_state(3) is not state
 
 
 def test_one_that_was_down_leads_nothing_until_an_image_has_it_as_leader() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kclient.testing.image import MetadataImage
 from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.replica import Replica
-from kclient.testing.replicas import Replicas, Turn
+from kclient.testing.replicas import LeadershipChange, Replicas
 from tests.unit.testing.batches import stored
 from tests.unit.testing.images import add, cluster
 
@@ -20,14 +20,16 @@ class Scene:
     def __init__(self, node_id: int = 1) -> None:
         self.image = cluster()
         self.replicas = Replicas(node_id, self.image)
-        self.heard: list[Turn] = []
+        self.heard: list[LeadershipChange] = []
         self.replicas.listeners.append(self.heard.append)
 
-    def apply(self, image: MetadataImage, now: float = 0.0) -> list[Turn]:
+    def apply(self, image: MetadataImage, now: float = 0.0) -> list[LeadershipChange]:
         self.image = image
         return self.replicas.apply(image, now)
 
-    def change(self, index: int = 0, *, now: float = 0.0, **fields: object) -> list[Turn]:
+    def change(
+        self, index: int = 0, *, now: float = 0.0, **fields: object
+    ) -> list[LeadershipChange]:
         was = self.image.topics["t"].partitions[index]
         facts = replace(was, partition_epoch=was.partition_epoch + 1, **fields)  # type: ignore[arg-type]
         return self.apply(self.image.with_partitions([facts]), now)
@@ -45,7 +47,11 @@ class Scene:
 def test_a_broker_has_copies_of_what_it_is_assigned_only() -> None:
     scene = Scene()
     turns = scene.apply(add(scene.image, "t", [1, 2], [2, 1], [2, 3]))
-    assert turns == [Turn("t", 0, True, 0), Turn("t", 1, False, 0)] == scene.heard
+    assert (
+        turns
+        == [LeadershipChange("t", 0, True, 0), LeadershipChange("t", 1, False, 0)]
+        == scene.heard
+    )
     assert scene.replicas.get("t", 2) is None
     assert len(list(scene.replicas)) == 2
 
@@ -65,7 +71,11 @@ def test_listeners_are_notified_of_each_leadership_change() -> None:
     scene.apply(add(scene.image, "t", [1, 2]))
     scene.change(leader=2, leader_epoch=1)
     scene.change(leader=1, leader_epoch=2)
-    assert scene.heard == [Turn("t", 0, True, 0), Turn("t", 0, False, 1), Turn("t", 0, True, 2)]
+    assert scene.heard == [
+        LeadershipChange("t", 0, True, 0),
+        LeadershipChange("t", 0, False, 1),
+        LeadershipChange("t", 0, True, 2),
+    ]
 
 
 def test_a_topic_that_is_deleted_takes_its_copies_and_wakes_readers() -> None:
@@ -74,7 +84,7 @@ def test_a_topic_that_is_deleted_takes_its_copies_and_wakes_readers() -> None:
     woken: list[int] = []
     scene.replica().log.listen(woken.append)
     turns = scene.apply(scene.image.without_topic(scene.image.topics["t"]))
-    assert turns == [Turn("t", 0, False, 0)]
+    assert turns == [LeadershipChange("t", 0, False, 0)]
     assert list(scene.replicas) == []
     assert woken == [ENDLESS_BYTES]
 
@@ -84,10 +94,10 @@ def test_waiters_for_a_deleted_topic_find_that_it_is_deleted() -> None:
     scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
     copies = list(scene.replicas)
     found: list[bool] = []
-    copies[0].log.listen(lambda _: found.append(copies[0].is_gone))
+    copies[0].log.listen(lambda _: found.append(copies[0].is_deleted))
     scene.apply(scene.image.without_topic(scene.image.topics["t"]))
     assert found == [True]
-    assert [(one.is_gone, one.leads) for one in copies] == [(True, False)] * 2
+    assert [(one.is_deleted, one.leads) for one in copies] == [(True, False)] * 2
 
 
 def test_a_leadership_change_wakes_readers_once() -> None:
@@ -107,7 +117,7 @@ def test_a_topic_that_was_recreated_unseen_has_empty_logs() -> None:
     old = scene.image.topics["t"]
     again = replace(old, topic_id=b"2" * 16)
     turns = scene.apply(scene.image.without_topic(old).with_topics(again))
-    assert turns == [Turn("t", 0, False, 0), Turn("t", 0, True, 0)]
+    assert turns == [LeadershipChange("t", 0, False, 0), LeadershipChange("t", 0, True, 0)]
     assert scene.replica().log.end_offset == 0
     assert scene.replica().topic_id == b"2" * 16
 
@@ -116,7 +126,7 @@ def test_a_copy_that_is_no_longer_assigned_goes() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2]))
     assert scene.change(replicas=(2,), isr=(2,), leader=2, leader_epoch=1) == [
-        Turn("t", 0, False, 0)
+        LeadershipChange("t", 0, False, 0)
     ]
     assert scene.replicas.get("t", 0) is None
 
@@ -214,7 +224,7 @@ def test_the_refusal_of_an_earlier_isr_request_leaves_the_next_one_alone() -> No
     scene.change(isr=(1, 2))
     (new,) = scene.replicas.late(5.0 + LAG)
     scene.replicas.unanswered(old)
-    assert scene.replica().wanted_isr == new.isr == (1,)
+    assert scene.replica().pending_isr == new.isr == (1,)
 
 
 def test_the_return_of_a_caught_up_follower_is_requested_if_it_is_up() -> None:

@@ -1,16 +1,16 @@
-"""Deferred responses."""
+"""Responses that come later."""
 
 from __future__ import annotations
 
-from kclient.testing.responses import Deferred
+from kclient.testing.responses import PendingResult
 
 
 def test_a_value_reaches_the_listener_before_or_after() -> None:
     heard: list[int] = []
-    early: Deferred[int] = Deferred()
+    early: PendingResult[int] = PendingResult()
     early.then(heard.append)
     early.complete(1)
-    late: Deferred[int] = Deferred()
+    late: PendingResult[int] = PendingResult()
     late.complete(2)
     late.then(heard.append)
     assert heard == [1, 2]
@@ -18,7 +18,7 @@ def test_a_value_reaches_the_listener_before_or_after() -> None:
 
 def test_only_the_first_value_counts() -> None:
     heard: list[int] = []
-    deferred: Deferred[int] = Deferred()
+    deferred: PendingResult[int] = PendingResult()
     deferred.then(heard.append)
     deferred.complete(1)
     deferred.complete(2)
@@ -27,7 +27,7 @@ def test_only_the_first_value_counts() -> None:
 
 def test_a_cancelled_one_never_completes() -> None:
     heard: list[int] = []
-    deferred: Deferred[int] = Deferred()
+    deferred: PendingResult[int] = PendingResult()
     deferred.then(heard.append)
     deferred.cancel()
     deferred.complete(1)
@@ -37,10 +37,10 @@ def test_a_cancelled_one_never_completes() -> None:
 
 def test_what_it_holds_is_released_once() -> None:
     gone: list[str] = []
-    one: Deferred[int] = Deferred(lambda: gone.append("completed"))
+    one: PendingResult[int] = PendingResult(lambda: gone.append("completed"))
     one.complete(1)
     one.cancel()
-    other: Deferred[int] = Deferred(lambda: gone.append("cancelled"))
+    other: PendingResult[int] = PendingResult(lambda: gone.append("cancelled"))
     other.cancel()
     other.cancel()
     assert gone == ["completed", "cancelled"]

@@ -7,7 +7,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
 from kclient.record.reader import read_batches
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from tests.unit.testing.batches import COMMIT, NOW, batch_bytes, marker, patched, stored
 
@@ -95,6 +95,6 @@ def test_a_length_or_magic_that_cannot_be_is_corrupt(
     layout: str, position: int, value: int
 ) -> None:
     data = patched(batch_bytes(), layout, position, value)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         split_batches(data)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

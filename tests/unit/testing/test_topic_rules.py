@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import MetadataImage
-from kclient.testing.responses import Refused
+from kclient.testing.responses import ApiError
 from kclient.testing.topic_rules import (
     TopicSpec,
     check_growth,
@@ -21,8 +21,8 @@ from tests.unit.testing.images import add, cluster
 INVALID_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def refusal(image: MetadataImage, spec: TopicSpec) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(image: MetadataImage, spec: TopicSpec) -> ApiError:
+    with pytest.raises(ApiError) as caught:
         check_new_topic(image, spec)
     return caught.value
 
@@ -34,7 +34,7 @@ def test_names_that_kafka_allows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a\n"])
 def test_names_that_kafka_refuses(name: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         check_name(name)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -128,13 +128,13 @@ def test_growth_takes_assignments() -> None:
 def test_growth_that_cannot_be(
     count: int, assignments: list[list[int]] | None, code: ErrorCode
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         grow(count, assignments)
     assert caught.value.code is code
 
 
 def test_one_request_is_for_so_many_partitions_at_most() -> None:
     check_total(10_000)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         check_total(10_001)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
