@@ -44,9 +44,8 @@ SANS_IO = tuple(
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_methods.py foreign_settings.py settings.py config.py",
-        "network": "connection.py frames.py handshake.py in_flight.py nodes.py sasl",
-        "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py "
-        "unreachable_leaders.py view.py",
+        "network": "connection.py frames.py handshake.py nodes.py sasl",
+        "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py view.py",
         "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
         "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py",
         "consumer": "arguments.py commit_queue.py completed_fetch.py dead_letters.py "
@@ -62,7 +61,7 @@ SANS_IO = tuple(
         "groups/shard.py groups/writes.py image.py "
         "log.py log_cleaner.py log_state.py log_validator.py "
         "quorum.py replica.py replicas.py request_info.py stored_batch.py "
-        "timers.py topic_configs.py topic_rules.py",
+        "topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())
 )

@@ -35,8 +35,7 @@ from kclient import error_codes
 from kclient.cluster import metadata_merge
 from kclient.cluster.metadata_merge import UnknownTopics
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
-from kclient.cluster.topic import ERROR, Topic, Topics
-from kclient.cluster.unreachable_leaders import LONGEST_LOOK, UnreachableLeaders
+from kclient.cluster.topic import ERROR, LEADERS, Topic, Topics
 from kclient.cluster.view import Broker, Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -45,6 +44,7 @@ from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from kclient.backoff import Backoff
     from kclient.cluster.topic import TopicFields
@@ -55,6 +55,12 @@ if TYPE_CHECKING:
         MetadataResponseTopic,
     )
 
+LONGEST_LOOK = 0.4
+"""Seconds between two looks for a new leader at most, unless answers are large or it takes long."""
+ELECTION = 30.0
+"""Seconds that an election may take; from then on there is no election_pending."""
+FORGOTTEN = 60.0
+"""Seconds after which a leader that isn't wanted any more is forgotten."""
 NEVER = math.inf
 _SHARE = 10
 """Looks for a new leader may take one such part of the time."""
@@ -542,3 +548,52 @@ def metadata_request(
         topics=None if ask.all_topics and version else named,
         allow_auto_topic_creation=allow_auto_create or version < 4,
     )
+
+
+@dataclass(slots=True)
+class _Missing:
+    """One leader: since when, and when it was last wanted."""
+
+    since: float
+    wanted_at: float
+
+
+class UnreachableLeaders:
+    """The leaders of one client that gave no answer."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, _Missing] = {}
+
+    def __bool__(self) -> bool:
+        """Whether to look after some."""
+        return bool(self._nodes)
+
+    def add(self, node_id: int, now: float) -> bool:
+        """It gave no answer. Whether that is news."""
+        news = not self.wanted(node_id, now)
+        if news:
+            self._nodes[node_id] = _Missing(now, now)
+        return news
+
+    def wanted(self, node_id: int, now: float) -> bool:
+        """It would be asked now; whether it is one of these already."""
+        missing = self._nodes.get(node_id)
+        if missing is not None:
+            missing.wanted_at = now
+        return missing is not None
+
+    def review(self, view: Cluster, is_unreachable: Callable[[int], bool], now: float) -> None:
+        """Forget brokers that are back, lead nothing any more, or aren't wanted."""
+        for node_id, missing in list(self._nodes.items()):
+            unwanted = now - missing.wanted_at >= FORGOTTEN
+            if unwanted or not is_unreachable(node_id) or not _leads(view, node_id):
+                del self._nodes[node_id]
+
+    def election_pending(self, now: float) -> bool:
+        """Whether an election may be about to end."""
+        return any(now - missing.since < ELECTION for missing in self._nodes.values())
+
+
+def _leads(view: Cluster, node_id: int) -> bool:
+    """Whether it leads anything; asked without an object for each topic."""
+    return any(node_id in facts[LEADERS] for facts in view.topics.raw.values())

@@ -9,6 +9,8 @@ even where data never runs out.
 ``seek`` and the others can take back what was not returned yet. How long the loop was held is read
 from ``time.monotonic``, once per record: that is a matter of real time, and costs half as much as
 the client's clock.
+
+``Columns`` collects batches for ``poll_arrow``; pyarrow is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from kclient.errors import (
     CorruptRecord,
     DeserializationFailed,
     InvalidArgument,
+    InvalidConfig,
 )
 
 if TYPE_CHECKING:
@@ -36,14 +39,15 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arrow import Columns
     from kclient.consumer.completed_fetch import CompletedFetch
     from kclient.consumer.deserialization_errors import DeserializationErrorHandler
     from kclient.consumer.fetcher import Fetcher
     from kclient.consumer.group_consumer import GroupConsumer
+    from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.processed_offsets import IteratorBuffer, PolledRecords
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
+    from kclient.record import Batch
 
 TURN = 0.005
 """Seconds after which it yields to the loop."""
@@ -53,6 +57,12 @@ SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
 """Records that are decoded between two checks of the clock."""
 INFLATING = 4
 """Batches that are inflated in threads at the same time."""
+ROWS_PER_STEP = 5_000
+"""Rows decoded between two checks of the clock: a batch may hold millions."""
+ENOUGH_ROWS = 100_000
+"""Rows of one record batch after which no further batch is added."""
+ENOUGH_BYTES = 64 * 1024 * 1024
+"""Bytes of keys and values, likewise."""
 
 
 class Poller:
@@ -229,8 +239,6 @@ class Poller:
 
     async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
         """Return whole batches as columns; an empty one after ``timeout`` seconds."""
-        from kclient.consumer.arrow import Columns
-
         columns = Columns(self._expected)
         self._expected = (0, 0, 0)  # without memory for so much, the next poll shall succeed
         started = self._core.clock.now()
@@ -429,3 +437,66 @@ def records_of(poller: Poller, *, converts: bool) -> RecordIterator:
     clock = work_clock(monotonic)
     real = isinstance(clock, BuiltinFunctionType)  # no other clock was put in its place
     return RecordIterator(poller, converts=converts, clock=clock, real=real, turn=TURN)
+
+
+class Columns:
+    """The records of one ``poll_arrow``.
+
+    Args:
+        expected: The attribute of the previous ``Columns``, from the second one on.
+
+    Raises:
+        InvalidConfig: pyarrow is not installed.
+
+    Attributes:
+        begun: Offset of each partition's first record that was added.
+    """
+
+    __slots__ = ("_builder", "begun")
+
+    def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
+        try:
+            import pyarrow  # noqa: F401 - only whether it is there
+        except ImportError as error:
+            raise InvalidConfig(
+                "poll_arrow() needs the package pyarrow, which is not installed",
+                hint="pip install 'kclient[arrow]'",
+            ) from error
+        from kclient.record.columnar import ColumnBuilder
+
+        self._builder = ColumnBuilder(expected)
+        self.begun: dict[PartitionState, int] = {}
+
+    @property
+    def expected(self) -> tuple[int, int, int]:
+        """Expected size of the next record batch, judged by the previous ones."""
+        return self._builder.expected
+
+    @property
+    def row_count(self) -> int:
+        """How many records were added."""
+        return self._builder.num_rows
+
+    @property
+    def is_full(self) -> bool:
+        """It holds enough for one record batch."""
+        builder = self._builder
+        return builder.num_rows >= ENOUGH_ROWS or builder.size_bytes >= ENOUGH_BYTES
+
+    def add(self, state: PartitionState, batch: Batch, start_offset: int) -> int | None:
+        """Add records of ``batch`` from ``start_offset`` on.
+
+        Returns the offset to continue at, None where there is no space for any.
+        """
+        topic, partition = state.topic_partition
+        builder = self._builder
+        added = builder.add(batch, topic, partition, start_offset=start_offset, limit=ROWS_PER_STEP)
+        if added:
+            self.begun.setdefault(state, start_offset)
+        if batch.exhausted:
+            return batch.next_offset
+        return builder.last_offset + 1 if added else None
+
+    def to_record_batch(self) -> pyarrow.RecordBatch:
+        """The records that were added, as one record batch."""
+        return self._builder.to_record_batch()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from kclient.network.client import NetworkClient
 from kclient.network.frames import RawResponse
-from kclient.network.future import RequestFuture
-from kclient.network.in_flight import RequestBuilder
 from kclient.network.node_connection import Capacity
 from kclient.network.nodes import ConnectionKey, Lane, Node
+from kclient.network.requests import RequestBuilder, RequestFuture
 
 __all__ = [
     "Capacity",

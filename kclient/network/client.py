@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 from kclient.network.dialer import TcpDialer
-from kclient.network.future import RequestFuture
 from kclient.network.handshake import ClientInformation
-from kclient.network.in_flight import PendingRequest
 from kclient.network.node_connection import Capacity, NodeConnection, unknown_node
 from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node, NodeStates
 from kclient.network.reporter import Reporter
+from kclient.network.requests import PendingRequest, RequestFuture
 from kclient.network.selector import Selector
 from kclient.protocol.message import Request
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from kclient.config import NetworkConfig
     from kclient.hooks import Counters, Dialer, Hooks
     from kclient.network.health import ConnectionHealth, NodeHealth
-    from kclient.network.in_flight import RequestBuilder
+    from kclient.network.requests import RequestBuilder
 
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""

@@ -28,7 +28,7 @@ from kclient.errors import (
 )
 from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader, RawResponse
 from kclient.network.handshake import ClientInformation, Handshake, Step
-from kclient.network.in_flight import InFlightRequests, PendingRequest
+from kclient.network.requests import InFlightRequests, PendingRequest
 from kclient.protocol.api_versions import (
     MAX_THROTTLE_TIME,
     should_client_throttle,

@@ -18,7 +18,7 @@ from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from kclient.network.in_flight import PendingRequest
+    from kclient.network.requests import PendingRequest
     from kclient.network.sasl import Authenticator
     from kclient.protocol.message import Request, Response
 

@@ -29,7 +29,7 @@ from kclient.network.nodes import ConnectionKey
 
 if TYPE_CHECKING:
     from kclient.network.client import NetworkClient
-    from kclient.network.in_flight import PendingRequest
+    from kclient.network.requests import PendingRequest
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kclient.network.channel import Channel
     from kclient.network.client import TaskSupervisor
     from kclient.network.connection import Connection
-    from kclient.network.in_flight import PendingRequest
     from kclient.network.nodes import ConnectionKey
+    from kclient.network.requests import PendingRequest
 
 logger = logging.getLogger("kclient.network")
 

@@ -17,7 +17,7 @@ from kclient.record.compression import (
 )
 from kclient.record.implementation import codec as _codec
 from kclient.record.layout import crc32c
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.record.record_batch import Batch
 
 if TYPE_CHECKING:

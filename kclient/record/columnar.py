@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from kclient.record.implementation import codec
-from kclient.record.reader import LegacyBatch
+from kclient.record.message_set import LegacyBatch
 
 if TYPE_CHECKING:
     import pyarrow

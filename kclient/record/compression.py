@@ -1,9 +1,9 @@
 """The codecs of Kafka's batches: their names, their cost, and one function for each direction.
 
-``builder.py`` compresses, ``record_batch.py`` and ``reader.py`` decompress with this module; their
-callers use ``predicted_cost`` to decide whether that belongs in a thread. Framing is Java's. The
-codecs' packages are imported on first use, so that a client which never uses a codec neither needs
-nor loads it.
+``builder.py`` compresses, ``record_batch.py`` and ``message_set.py`` decompress with this module;
+their callers use ``predicted_cost`` to decide whether that belongs in a thread. Framing is Java's.
+The codecs' packages are imported on first use, so that a client which never uses a codec neither
+needs nor loads it.
 
 Decompression trusts nothing: whatever size a payload declares, the cap limits what is allocated.
 Each codec is a generator of chunks of at most ``CHUNK`` bytes, so that exceeding the cap is noticed

@@ -1,10 +1,10 @@
 """The 61 bytes before the records of a v2 batch: layout, attribute bits, CRC-32C, encode; and the
 size estimate of a record.
 
-Used by ``builder.py`` (write), ``reader.py`` and ``record_batch.py`` (read). ``length`` does not
-count the first 12 bytes (base offset and length); the CRC covers everything from the attributes on,
-so that a broker can set base offset and leader epoch without computing it again. A table-driven CRC
-in plain Python costs 6 to 9 us per record, so the ``crc32c`` package (C, with the CPU's own
+Used by ``builder.py`` (write), ``message_set.py`` and ``record_batch.py`` (read). ``length`` does
+not count the first 12 bytes (base offset and length); the CRC covers everything from the attributes
+on, so that a broker can set base offset and leader epoch without computing it again. A table-driven
+CRC in plain Python costs 6 to 9 us per record, so the ``crc32c`` package (C, with the CPU's own
 instruction) is a dependency of both builds.
 """
 

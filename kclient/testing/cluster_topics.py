@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument, broker_error
 from kclient.record.layout import MAGIC_POSITION
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing.arguments import assignments_of, configs_of, node_of, text, whole
 from kclient.testing.broker import Broker
 from kclient.testing.config_defs import as_text

@@ -17,7 +17,7 @@ from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.events import ClusterEvent
 from kclient.testing.fault_arguments import counted
-from kclient.testing.timed_wait import offer, waited
+from kclient.testing.timers import offer, waited
 
 E = TypeVar("E", bound=ClusterEvent)
 

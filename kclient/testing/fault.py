@@ -21,7 +21,7 @@ from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import called, check_where, counted, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo
 from kclient.testing.responses import Answer, PendingResult
-from kclient.testing.timed_wait import check_timeout, waited
+from kclient.testing.timers import check_timeout, waited
 
 if TYPE_CHECKING:
     from kclient.testing.fault_list import FaultList

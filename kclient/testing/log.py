@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch

@@ -24,7 +24,7 @@ from kclient.testing.api_versions import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import counted
 from kclient.testing.request_info import CLIENT, named_entries, replica_of
-from kclient.testing.timed_wait import check_timeout, offer, waited
+from kclient.testing.timers import check_timeout, offer, waited
 
 DEFAULT_LIMIT = 4096
 DEFAULT_LIMIT_BYTES = 8 << 20

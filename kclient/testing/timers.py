@@ -1,21 +1,26 @@
-"""``Timer``: a restartable timer. ``DeadlineQueue``: many deadlines behind one timer.
+"""Timers of brokers and groups, and the waits of tests.
 
-The coordinator sets one timer for the earliest deadline and calls ``run`` with the time, so that
-the group rules need no loop; tests call it with any time.
+``Timer`` is one restartable timer; ``DeadlineQueue`` has many deadlines behind one timer.
+The coordinator sets one for the earliest deadline and calls ``run`` with the time, so that the
+group rules need no loop; tests call it with any time.
+
+``waited`` has a time-out whose text names what didn't come, for ``request_log``, ``event_log`` and
+``fault``. The callers create the futures and clean up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    import asyncio
-
+from kclient.errors import RequestTimedOut
+from kclient.testing.arguments import seconds_of
 
 Key: TypeAlias = tuple[str, ...]
 _SLACK = 64
+T = TypeVar("T")
 
 
 class Timer:
@@ -119,3 +124,38 @@ class DeadlineQueue:
             heapq.heappop(self._heap)
             _, _, action = self._entries.pop(key)
             action(moment)
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise InvalidArgument if it is neither seconds nor None."""
+    if timeout is not None:
+        seconds_of("timeout", timeout)
+
+
+def offer(future: asyncio.Future[T], value: T, condition: Callable[[T], bool] | None) -> None:
+    """Resolve the future with ``value`` if the condition holds, or with what the condition raises.
+
+    Any exception goes to the waiting test, also that of ``pytest.fail()``.
+    """
+    try:
+        if condition is None or condition(value):
+            future.set_result(value)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        future.set_exception(error)
+
+
+async def waited(future: asyncio.Future[T], timeout: float | None, text: Callable[[], str]) -> T:
+    """Return the future's result; after ``timeout`` seconds raise RequestTimedOut with that text.
+
+    Cancellation: safe; it cancels the future.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            return await future
+    except TimeoutError as error:
+        # The result came at the same moment, or a function of the test raised the TimeoutError.
+        if future.done() and not future.cancelled():
+            return future.result()
+        raise RequestTimedOut(text()) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kclient.network.connection import Connection
-from kclient.network.in_flight import PendingRequest
+from kclient.network.requests import PendingRequest
 from kclient.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kclient.protocol.messages.produce import (
     PartitionProduceData,

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 import kclient
-from kclient.consumer import arrow
+from kclient.consumer import poller
 from kclient.record import Compression
 from kclient.types import TopicPartition
 from tests.behaviours.reading import offsets, read
@@ -249,7 +249,7 @@ async def test_columns_that_no_memory_could_be_had_for_are_not_expected_again(
     cluster.create_topic(T, partitions=1)
     expectations: list[tuple[int, int, int]] = []
 
-    class Watched(arrow.Columns):
+    class Watched(poller.Columns):
         def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
             expectations.append(expected)
             super().__init__(expected)
@@ -259,7 +259,7 @@ async def test_columns_that_no_memory_could_be_had_for_are_not_expected_again(
                 raise MemoryError
             return super().to_record_batch()
 
-    monkeypatch.setattr(arrow, "Columns", Watched)
+    monkeypatch.setattr(poller, "Columns", Watched)
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
         cluster.append(T, 0, batch(0, 10))
         assert (await consumer.poll_arrow(timeout=5.0)).num_rows == 10
@@ -281,16 +281,16 @@ async def test_columns_that_were_added_before_memory_failed_are_handed_over(
     cluster.create_topic(T, partitions=1)
     for first in (0, 10):
         cluster.append(T, 0, batch(first, 10))
-    add, shown = arrow.Columns.add, 0
+    add, shown = poller.Columns.add, 0
 
-    def fail_once(columns: arrow.Columns, *args: Any) -> int | None:
+    def fail_once(columns: poller.Columns, *args: Any) -> int | None:
         nonlocal shown
         shown += 1
         if shown == 2:
             raise MemoryError
         return add(columns, *args)
 
-    monkeypatch.setattr(arrow.Columns, "add", fail_once)
+    monkeypatch.setattr(poller.Columns, "add", fail_once)
     # Both batches belong to one poll, however slow the machine is.
     monkeypatch.setattr("kclient.consumer.poller.TURN", 60.0)
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:

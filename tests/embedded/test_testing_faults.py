@@ -18,7 +18,7 @@ from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.messages.produce import ProduceRequest
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce

@@ -10,7 +10,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.fetch import FetchRequest
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing import Cluster
 from tests.unit.testing.batches import COMMIT, batch_bytes, marker
 from tests.unit.testing.calls import fetch, list_offsets

@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import reader, record_batch
+from kclient.record import message_set, record_batch
 from kclient.record.implementation import Implementation, load
 from kclient.types import TimestampType
 from tests.fuzz.mutants import INFLATED_CAP, mutant, seeds
@@ -76,10 +76,10 @@ def columns(store: Any) -> tuple[Any, ...]:
 def seen(build: Implementation, data: bytes) -> list[Any]:
     """All that can be seen of ``data`` through one build."""
     found: list[Any] = []
-    record_batch.codec = reader.codec = build
+    record_batch.codec = message_set.codec = build
     store = build.ColumnStore()
     try:
-        for batch in reader.read_batches(data):
+        for batch in message_set.read_batches(data):
             again = type(batch)(batch._view)
             for look in (batch.check_crc, batch.needs_thread, batch.control_types):
                 try:
@@ -96,7 +96,7 @@ def seen(build: Implementation, data: bytes) -> list[Any]:
                 found.append(batch.exhausted)
             except CorruptRecord as error:
                 found.append(said(error))
-            if not isinstance(again, reader.LegacyBatch):
+            if not isinstance(again, message_set.LegacyBatch):
                 try:
                     again.inflate(INFLATED_CAP)
                     again.fill(store, limit=3)

@@ -27,7 +27,7 @@ from kclient.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from kclient.record import Compression, reader, record_batch
+from kclient.record import Compression, message_set, record_batch
 from kclient.record.implementation import Implementation, load
 from kclient.types import TopicPartition
 from tests.fuzz.frames import Asked, answer_mutant, usable_connection
@@ -253,7 +253,7 @@ class Fetches:
     def _consume(
         self, build: Implementation, body: bytes, seed: Seed, committed: bool
     ) -> tuple[Verdict, Any]:
-        record_batch.codec = reader.codec = build
+        record_batch.codec = message_set.codec = build
         consumed = Consumed(read_committed=committed)
         try:
             response = consumed.read(memoryview(body), seed.version)

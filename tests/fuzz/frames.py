@@ -24,8 +24,8 @@ from kclient.errors import (
 from kclient.network.connection import Connection, ConnectionState
 from kclient.network.frames import FramePool
 from kclient.network.handshake import ClientInformation
-from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
+from kclient.network.requests import PendingRequest
 from kclient.protocol import api_versions
 from kclient.protocol.message import Message, Request, Response, SteppedResponse
 from kclient.protocol.messages.api_versions import (

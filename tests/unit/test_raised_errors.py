@@ -20,7 +20,7 @@ from kclient.cluster.supervision import Supervisor
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import ConnectionLost, KafkaError, fresh
 from kclient.hooks import Counters, Hooks
-from kclient.network.future import RequestFuture
+from kclient.network.requests import RequestFuture
 
 ROOT = Path(kclient.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if "messages" not in path.parts)

@@ -18,7 +18,7 @@ from kclient.config import AdminConfig
 from kclient.errors import KafkaError
 from kclient.hooks import Counters, Hooks
 from kclient.network import Lane, NetworkClient, Node
-from kclient.network.future import RequestFuture
+from kclient.network.requests import RequestFuture
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.testing import Cluster, MemoryNet, VirtualLoop, run_virtually
 from tests.support.unsupervised import Unsupervised

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kclient.protocol.headers import decode_request_header, decode_response_header
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing import Cluster
 from kclient.testing.stored_batch import StoredBatch
 from tests.virtual.relay import Asked, Relay, Session, now

@@ -21,7 +21,7 @@ from kclient.protocol.messages.group_log import (
     OffsetCommitValue,
 )
 from kclient.record.builder import BatchBuilder
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.log import INFLATE_CAP_BYTES
 

@@ -11,8 +11,8 @@ from kclient.network.connection import (
 )
 from kclient.network.frames import FramePool
 from kclient.network.handshake import ClientInformation
-from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
+from kclient.network.requests import PendingRequest
 from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.api_versions import (

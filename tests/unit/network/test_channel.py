@@ -9,8 +9,8 @@ from kclient.network.channel import Channel
 from kclient.network.connection import Connection
 from kclient.network.frames import FramePool
 from kclient.network.handshake import ClientInformation
-from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
+from kclient.network.requests import PendingRequest
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.response_frames import encode_response

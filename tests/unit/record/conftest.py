@@ -11,7 +11,7 @@ import os
 import pytest
 
 from kclient.producer import arrow_source
-from kclient.record import columnar, reader, record_batch
+from kclient.record import columnar, message_set, record_batch
 from kclient.record.implementation import Implementation, load
 
 BUILDS = ("pure",) if os.environ.get("KCLIENT_PURE", "") not in ("", "0") else ("pure", "cython")
@@ -21,6 +21,6 @@ BUILDS = ("pure",) if os.environ.get("KCLIENT_PURE", "") not in ("", "0") else (
 def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Implementation:
     """One build, which replaces the one in use."""
     chosen = load(request.param)
-    for module in (record_batch, reader, columnar, arrow_source):
+    for module in (record_batch, message_set, columnar, arrow_source):
         monkeypatch.setattr(module, "codec", chosen)
     return chosen

@@ -237,7 +237,7 @@ def test_an_lz4_frame_that_lies_about_its_size() -> None:
     data = sample(10_000)
     frame = bytearray(lz4.frame.compress(data, store_size=True))
     frame[6:14] = struct.pack("<Q", 2**60)
-    from kclient.record.reader import repaired_lz4_frame
+    from kclient.record.message_set import repaired_lz4_frame
 
     with pytest.raises(DecompressionFailed, match="the payload is not lz4"):
         decompress(Compression.LZ4, repaired_lz4_frame(frame), DEFAULT_CAP)

@@ -13,7 +13,7 @@ from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Compression, compress, read_batches
 from kclient.record.columnar import ColumnBuilder
 from kclient.record.implementation import Implementation
-from kclient.record.reader import LegacyBatch, repaired_lz4_frame
+from kclient.record.message_set import LegacyBatch, repaired_lz4_frame
 from kclient.types import TimestampType
 
 LOG_APPEND = 0x08

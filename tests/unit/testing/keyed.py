@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kclient.record.builder import BatchBuilder
 from kclient.record.compression import Compression
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing.log import PartitionLog
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig

@@ -6,7 +6,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
-from kclient.record.reader import read_batches
+from kclient.record.message_set import read_batches
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from tests.unit.testing.batches import COMMIT, NOW, batch_bytes, marker, patched, stored

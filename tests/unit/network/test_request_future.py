@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from kclient.errors import RequestTimedOut
-from kclient.network.future import AlreadyDone, RequestFuture
+from kclient.network.requests import AlreadyDone, RequestFuture
 
 
 def completed(value: int | None) -> RequestFuture[int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.network.in_flight import InFlightRequests, PendingRequest
+from kclient.network.requests import InFlightRequests, PendingRequest
 from kclient.protocol.messages.metadata import MetadataRequest
 
 
