@@ -25,6 +25,7 @@ COMPILED = [
     "kclient.producer.delivery",
     "kclient.producer.record_source",
     "kclient.producer.partition_queue",
+    "kclient.producer.sticky_partitioner",
     "kclient.producer.append",
     "kclient.producer.arrow_append",
     "kclient.record.arrow_rows",

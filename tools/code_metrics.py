@@ -47,7 +47,8 @@ SANS_IO = tuple(
         "network": "connection.py frames.py handshake.py nodes.py sasl",
         "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py view.py",
         "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
-        "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py",
+        "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py "
+        "sticky_partitioner.py",
         "consumer": "arguments.py commit_queue.py completed_fetch.py dead_letters.py "
         "fetch_buffer.py fetch_response.py fetch_scheduler.py fetch_session.py health.py "
         "log_truncation.py offset_reset.py partition_state.py stall_detection.py subscription.py "

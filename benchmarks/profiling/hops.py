@@ -55,9 +55,9 @@ LOOP, COLLECTOR, BENCH, OTHER = (
 REST = (LOOP, COLLECTOR, BENCH, OTHER)
 
 _NETWORK_OUT = (
-    Rule("11", r"network/(frames|future)"),
+    Rule("11", r"network/frames"),
     Rule("11", r"network/\w+", r"buffer_updated|get_buffer|receive|_take|answer|complete|on_frame"),
-    Rule("9", r"network/(client|node_connection|selector|in_flight)"),
+    Rule("9", r"network/(client|node_connection|selector|requests)"),
     Rule("10", r"network/"),
     Rule("10", r"protocol/"),
 )
@@ -70,7 +70,8 @@ OUT_RULES = (
     Rule("5", r"producer/delivery"),
     Rule("13", r"producer/flush"),
     Rule("3", r"record/murmur"),
-    Rule("3", r"producer/append", r"choose|_pick|move|StickyPartitioner"),
+    Rule("3", r"producer/append", r"choose"),
+    Rule("3", r"producer/sticky_partitioner"),
     Rule("2", r"producer/append", r"is_here|open|close"),
     Rule("4", r"producer/append", r"_book|MemoryBudget"),
     Rule("5", r"producer/append", r"_stamp|add"),

@@ -5,10 +5,9 @@ Each check returns the value or raises, naming it.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kclient.consumer.offset_reset import AtTime
 from kclient.durations import call_timeout
@@ -24,13 +23,12 @@ from kclient.types import (
 
 if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
+    from kclient.consumer.rebalance_listener import RebalanceListener
 
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 _MAX_EPOCH = 2**31 - 1
 _MAX_NOTE_BYTES = 2**15 - 1
-RebalanceCallback: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
-"""Is called with the partitions, sorted; a coroutine function is awaited."""
 _ENDS = "use seek_to_beginning() or seek_to_end() for the ends of the log"
 
 
@@ -271,21 +269,6 @@ NOTHING = TopicFilter()
 
 
 @frozen
-class RebalanceListener(Frozen):
-    """The callbacks of one subscription; None where there is nothing to call.
-
-    Attributes:
-        on_assigned: Partitions were assigned; called after each rebalance, maybe with none.
-        on_revoked: Partitions are about to be revoked: commit what is processed.
-        on_lost: Partitions already belong to other members.
-    """
-
-    on_assigned: RebalanceCallback | None = None
-    on_revoked: RebalanceCallback | None = None
-    on_lost: RebalanceCallback | None = None
-
-
-@frozen
 class GroupOptions(Frozen):
     """How a consumer joins its group.
 
@@ -298,31 +281,3 @@ class GroupOptions(Frozen):
     group: str
     topic_filter: TopicFilter
     listener: RebalanceListener
-
-
-def checked_listener(
-    on_assigned: RebalanceCallback | None,
-    on_revoked: RebalanceCallback | None,
-    on_lost: RebalanceCallback | None,
-) -> RebalanceListener | None:
-    """The callbacks, if any was given. Without ``on_lost``, ``on_revoked`` stands in for it."""
-    given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-    if all(callback is None for callback in given.values()):
-        return None
-    for name, callback in given.items():
-        if callback is not None:
-            _check_callback(name, callback)
-    return RebalanceListener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
-
-
-def _check_callback(name: str, callback: RebalanceCallback) -> None:
-    """Refuse a callback that can't take partitions; one without a signature is accepted."""
-    try:
-        inspect.signature(callback).bind(())
-    except ValueError:
-        return
-    except TypeError:
-        raise InvalidConfig(
-            f"{name}={callback!r} can't be used: allowed is a callable(partitions)",
-            hint="plain or async, with one argument: the partitions, sorted",
-        ) from None

@@ -3,6 +3,7 @@
 ``rebalance`` makes one. ``commit_queue`` decides what is sent next, and the outcome of each call;
 here are the task that sends, the timer of the earliest deadline, and the futures of the callers. A
 refused generation is reported to the membership. It never decides which offsets are committed.
+``AutoCommit`` is the timer of automatic commits.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ logger = logging.getLogger("kclient.consumer")
 CROWD = 1000
 """Calls without an outcome from which on later ones may be joined to earlier ones: while no
 coordinator responds, a commit for each record must not fill the memory."""
+LEAST_COMMIT_INTERVAL = 0.001
+"""Seconds between two automatic commits at least, even where the interval is 0."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
 
 
@@ -334,3 +337,60 @@ class Commits:
             self.queue.end(error)
             self._tell()
             self._wakeup.notify()
+
+
+class AutoCommit:
+    """Commits what is finished every ``auto_commit_interval``; one timer, from start to stop.
+
+    While the application polls, what is finished is only known at its calls, unless one waits right
+    now: a commit that is due then waits for the next call.
+
+    Args:
+        interval: Seconds between two commits.
+        may_commit: Whether the finished offsets are known at the moment.
+        commit: Commits them.
+        want_poll: Has an ``async for`` make such a call soon.
+    """
+
+    def __init__(
+        self,
+        interval: float,
+        may_commit: Callable[[], bool],
+        commit: Callable[[], object],
+        want_poll: Callable[[], object],
+    ) -> None:
+        self._interval = max(interval, LEAST_COMMIT_INTERVAL)
+        self._may_commit = may_commit
+        self._commit = commit
+        self._want_poll = want_poll
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+
+    def start(self) -> None:
+        """Start the timer, unless it runs already."""
+        if self._timer is None:
+            self._arm()
+
+    def stop(self) -> None:
+        """Stop the timer, and drop a commit that is due."""
+        self._is_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def on_poll(self) -> None:
+        """Commit if that is due: the application made a call."""
+        if self._is_due:
+            self._is_due = False
+            self._commit()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._ring)
+
+    def _ring(self) -> None:
+        self._arm()
+        self._is_due = True
+        if self._may_commit():
+            self.on_poll()
+        else:
+            self._want_poll()

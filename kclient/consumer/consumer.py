@@ -15,12 +15,9 @@ from kclient.cluster.core import AsyncOnly, missing_attribute
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     GroupOptions,
-    RebalanceListener,
     TopicFilter,
-    checked_commit,
     checked_group,
     checked_limit,
-    checked_listener,
     checked_partition,
     checked_partitions,
     checked_sources,
@@ -33,11 +30,9 @@ from kclient.consumer.arguments import (
 from kclient.consumer.deserialization_errors import DeserializationErrorHandler
 from kclient.consumer.engine import Engine
 from kclient.consumer.offset_reset import AtTime
-from kclient.consumer.partition_state import Phase
 from kclient.consumer.poller import records_of
-from kclient.consumer.processed_offsets import committable, offset_and_epoch
 from kclient.consumer.records import ConsumerRecord, converter
-from kclient.errors import CommitFailed, InvalidArgument, KafkaError, a_or_an
+from kclient.errors import InvalidArgument, KafkaError, a_or_an
 from kclient.hooks import require_callable
 from kclient.types import (
     GroupMetadata,
@@ -60,13 +55,13 @@ if TYPE_CHECKING:
 
     from kclient.cluster.topic import Partition
     from kclient.config import Bootstrap
-    from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.dead_letters import Sender
     from kclient.consumer.deserialization_errors import DeadLetters
     from kclient.consumer.group_consumer import GroupConsumer
     from kclient.consumer.handlers.retries import Retries, RetryTopic
     from kclient.consumer.health import ConsumerHealth, RunHealth
     from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.rebalance_listener import RebalanceCallback
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
 
@@ -227,9 +222,11 @@ class Consumer(AsyncOnly, Generic[K, V]):
         if value_deserializer is None:
             value_deserializer = self._config.value_deserializer
         names = checked_topics(topics, "Consumer(bootstrap, *topics)")
-        listener = checked_listener(on_assigned, on_revoked, on_lost) or RebalanceListener()
         group_options = None
         if group is not None:
+            from kclient.consumer.rebalance_listener import RebalanceListener, checked_listener
+
+            listener = checked_listener(on_assigned, on_revoked, on_lost) or RebalanceListener()
             group, internal = checked_group(group), not self._config.exclude_internal_topics
             topic_filter = TopicFilter(names, checked_sources(names, pattern), internal)
             group_options = GroupOptions(group, topic_filter, listener)
@@ -384,6 +381,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
                 "subscribe() can't be used while partitions are assigned by hand",
                 hint="call unassign() first",
             )
+        from kclient.consumer.rebalance_listener import checked_listener
+
         listener = checked_listener(on_assigned, on_revoked, on_lost)
         internal = not self._config.exclude_internal_topics
         group.subscribe(TopicFilter(names, compiled, internal), listener)
@@ -495,10 +494,10 @@ class Consumer(AsyncOnly, Generic[K, V]):
             await consumer.commit()
         """
         limit = self._seconds(timeout)
-        offsets, at_least = self._finished_by(what)
+        group = self._group()
+        offsets, at_least = group.offsets_to_commit(what, in_run=self._engine.handlers is not None)
         if offsets:
-            commits = self._group().commits
-            await commits.submit(offsets, timeout=limit, at_least=at_least)
+            await group.commits.submit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
         self,
@@ -523,9 +522,9 @@ class Consumer(AsyncOnly, Generic[K, V]):
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
         """
         limit = self._seconds(timeout)
-        offsets, at_least = self._finished_by(what)
-        commits = self._group().commits
-        return commits.submit(offsets, timeout=limit, at_least=at_least)
+        group = self._group()
+        offsets, at_least = group.offsets_to_commit(what, in_run=self._engine.handlers is not None)
+        return group.commits.submit(offsets, timeout=limit, at_least=at_least)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -1112,7 +1111,9 @@ class Consumer(AsyncOnly, Generic[K, V]):
         """
         self._engine.core.check_context()
         self._engine.polled_records.settle()
-        return self._engine.health()
+        from kclient.consumer.health import health_of
+
+        return health_of(self._engine)
 
     # Internals
 
@@ -1138,61 +1139,3 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
     def _seconds(self, timeout: float | None) -> float:
         return self._config.api_timeout if timeout is None else checked_timeout(timeout)
-
-    def _finished_by(
-        self, what: Committable
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """As ``_offsets_of``; automatic commits continue from these offsets from now on."""
-        offsets, at_least = self._offsets_of(what)
-        finish, rebalancer = self._engine.subscription.finish, self._group().rebalancer
-        for partition, wanted in offsets.items():
-            finish(partition, *offset_and_epoch(wanted), at_least=at_least)
-            if isinstance(what, Mapping):
-                rebalancer.processed.on_explicit_commit(partition)
-        return offsets, at_least
-
-    def _offsets_of(
-        self, what: Committable
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """The offsets to commit, and whether higher ones that are committed already shall stay."""
-        group = self._group()
-        if what is None:
-            rebalancer, polled_records = group.rebalancer, self._engine.polled_records
-            rebalancer.check_loss()
-            found: Mapping[TopicPartition, OffsetAndMetadata]
-            if self._engine.handlers is None and not rebalancer.in_move:
-                polled_records.settle()
-                found = _positions(self._engine)
-            elif rebalancer.by_poll:  # not all records that were returned are finished
-                found = polled_records.reached()
-            else:
-                found = rebalancer.processed.finished()
-            return group.commits.queue.unconfirmed(found), False
-        if isinstance(what, Mapping):
-            return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False
-        if not hasattr(what, "topic_partition") or not hasattr(what, "offset"):
-            raise InvalidArgument(
-                f"{type(what).__name__} can't be committed: give a record, or offsets by partition",
-                hint="such as commit({TopicPartition('orders', 0): 7})",
-            )
-        partition = checked_partition(what.topic_partition)
-        state = self._engine.subscription.get(partition)
-        fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
-        # No record of a fresh one was returned yet.
-        if fresh or not group.rebalancer.owns(partition):
-            raise CommitFailed(
-                f"offset {what.offset + 1} of {partition} was not committed: the partition is not "
-                "this consumer's any more",
-                partitions=[partition],
-                topic_partition=partition,
-                hint="whoever owns it now reads the record again",
-            )
-        return {partition: OffsetAndMetadata(what.offset + 1, what.leader_epoch)}, True
-
-
-def _positions(engine: Engine) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        state.topic_partition: committable((state.position, state.position_epoch))
-        for state in engine.subscription
-        if state.position is not None
-    }

@@ -25,7 +25,7 @@ from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kclient.consumer.deserialization_errors import DeserializationErrorHandler
     from kclient.consumer.group_consumer import GroupConsumer
     from kclient.consumer.handlers.run import Runner
-    from kclient.consumer.health import ConsumerHealth, PartitionHealth
     from kclient.consumer.records import Convert
     from kclient.hooks import Dialer, Observer
 
@@ -56,6 +55,7 @@ class Engine:
         poller: Returns records.
         bad_records: Handles records that deserializers refuse.
         read_committed: Whether only committed records are seen.
+        started: ``start`` was called.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Engine:
         self.handlers: Runner | None = None
         """The handlers of ``run``, while one is in progress."""
         self._topics = topics
-        self._started = False
+        self.started = False
         self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
 
@@ -129,7 +129,7 @@ class Engine:
         """
         self.bad_records.check()
         await self.core.start()
-        self._started = True
+        self.started = True
         try:
             self.core.add_end_listener(lambda _: self.fetcher.news.notify())
             self.core.metadata.add_listener(self._view_changed)
@@ -163,7 +163,7 @@ class Engine:
 
         Cancellation: it goes on all the same.
         """
-        if not self._started or self.core.closed:
+        if not self.started or self.core.closed:
             await self.core.close(timeout)
             return
         self.core.check_context()
@@ -338,66 +338,9 @@ class Engine:
             found[partition] = result
         return found
 
-    def health(self) -> ConsumerHealth:
-        """A snapshot of the consumer."""
-        from kclient.consumer.health import ConsumerHealth
-
-        client, now = self.core.health(), self.core.clock.now
-        throttled = self.core.network.throttled() if self._started else {}
-        partitions = {
-            state.topic_partition: self._partition_health(state, now, throttled)
-            for state in self.subscription
-        }
-        stalled = any(part.stalled for part in partitions.values())
-        fetched, error = self.fetcher.last_fetch, self.fetcher.last_error
-        group = self.group
-        commits = None if group is None else group.commits
-        committed = None if commits is None else commits.last_commit
-        refused = None if commits is None else commits.last_error
-        return ConsumerHealth(
-            client=client,
-            partitions=partitions,
-            lag=None if stalled else self._lag(),
-            last_fetch_age=None if fetched is None else now() - fetched,
-            last_error=None if error is None else str(error),
-            buffered_bytes=self.fetcher.buffer.frame_bytes,
-            group=None if group is None else group.health(),
-            last_poll_age=None if group is None else group.poll_age,
-            last_commit_age=None if committed is None else now() - committed,
-            last_commit_error=None if refused is None else str(refused),
-            callback=None if group is None else group.callbacks.health(),
-            unknown_topics=() if group is None else group.topic_subscription.unknown,
-        )
-
-    def _partition_health(
-        self, state: PartitionState, now: Callable[[], float], throttled: Mapping[int, float]
-    ) -> PartitionHealth:
-        """Health of one partition. ``now`` is only called where a fetch was made, so on a loop."""
-        from kclient.consumer.health import PartitionHealth
-
-        node_id, patience = state.node_id, self.config.fetch_max_wait + self.config.request_timeout
-        queue = self.fetcher.plan.queues.get(node_id) if node_id is not None else None
-        answered = queue.answered_at if queue is not None else None
-        since = queue.waiting_since if queue is not None else None
-        wanted = not state.paused and state.phase is Phase.FETCHING and not state.buffered_bytes
-        throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
-        stalled = wanted and since is not None and now() - since >= patience and not throttled_for
-        queues = self.fetcher.plan.queues
-        stalled = stalled or self.poller.stall_detector.has_reported(state, queues, now)
-        return PartitionHealth(
-            phase=state.phase.name,
-            position=state.position,
-            lag=None if stalled else state.lag(read_committed=self.read_committed),
-            paused=state.kept_back,
-            node_id=node_id,
-            buffered_bytes=state.buffered_bytes,
-            failures=max(state.failures, queue.failures if queue is not None else 0),
-            last_fetch_age=None if answered is None else now() - answered,
-            stalled=stalled,
-            throttled_for=throttled_for,
-        )
-
-    def _lag(self) -> int | None:
+    @property
+    def lag(self) -> int | None:
+        """Sum over the partitions of which it is known; None if it is known of none."""
         lags = [state.lag(read_committed=self.read_committed) for state in self.subscription]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
@@ -406,4 +349,4 @@ class Engine:
         gauge = self.core.counters.gauge
         gauge("consumer.partitions", lambda: float(len(self.subscription)))
         gauge("consumer.buffered_bytes", lambda: float(self.fetcher.buffer.frame_bytes))
-        gauge("consumer.lag", lambda: float(self._lag() or 0))
+        gauge("consumer.lag", lambda: float(self.lag or 0))

@@ -1,9 +1,9 @@
 """GroupConsumer: the group of one consumer, for the application's calls: subscribe, poll, close.
 
-``engine`` makes one for a consumer with a ``group``. It has the timers that belong to these calls:
-of automatic commits, of ``max_poll_interval`` (KIP-62), and for a group that can't be joined, which
-raises an error, never silence. ``Membership`` and ``rebalance`` decide which partitions are
-assigned and revoked.
+``engine`` makes one for a consumer with a ``group``. It decides what a commit stores, and has the
+timers that belong to these calls: of ``max_poll_interval`` (KIP-62), and for a group that can't be
+joined, which raises an error, never silence. ``Membership`` and ``rebalance`` decide which
+partitions are assigned and revoked.
 """
 
 from __future__ import annotations
@@ -11,35 +11,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.arguments import NOTHING, TopicFilter
+from kclient.consumer.arguments import NOTHING, TopicFilter, checked_commit, checked_partition
+from kclient.consumer.commits import AutoCommit
+from kclient.consumer.partition_state import Phase
+from kclient.consumer.processed_offsets import committable, offset_and_epoch
 from kclient.consumer.rebalance import Rebalancer
 from kclient.consumer.topic_subscription import LOOK
 from kclient.errors import (
     ClientClosed,
+    CommitFailed,
     ConsumerStalled,
     InvalidArgument,
     MaxPollExceeded,
     fresh,
 )
+from kclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import GroupOptions, RebalanceListener
+    from kclient.consumer.arguments import GroupOptions
+    from kclient.consumer.consumer import Committable
     from kclient.consumer.processed_offsets import PolledRecords
+    from kclient.consumer.rebalance_listener import RebalanceListener
+    from kclient.consumer.records import ConsumerRecord
     from kclient.consumer.subscription import Subscription
     from kclient.group.membership import MembershipHealth
+    from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
 FAREWELL = 1.0
 """Seconds for LeaveGroup, before the application is notified that the consumer left."""
-LEAST_COMMIT_INTERVAL = 0.001
-"""Seconds between two automatic commits at least, even where the interval is 0."""
 STEP_LOOKS = 8
 """Checks per ``max_poll_interval`` while an ``async for`` has records, or one per second if those
 are more: the time of its last step is known that exactly."""
@@ -56,7 +64,7 @@ class GroupConsumer:
     """The group of one consumer.
 
     Tasks: those of ``Rebalancer``; ``unsubscribe`` and ``leave-group``, until these are done.
-    Timers: one of automatic commits; while topics are subscribed to, one for the next check whether
+    Timers: that of ``AutoCommit``; while topics are subscribed to, one for the next check whether
     the application polls, and one whether the group was joined.
 
     Args:
@@ -67,7 +75,8 @@ class GroupConsumer:
 
     Attributes:
         group_id: The group. rebalancer: Assigns and revokes partitions. membership, offsets,
-        commits, committed, topic_subscription, callbacks: Those of ``rebalance``.
+        commits, committed, topic_subscription, callbacks: Those of ``rebalance``. auto_commit: When
+        finished offsets are committed.
     """
 
     def __init__(
@@ -88,8 +97,6 @@ class GroupConsumer:
         self._polled_records = polled_records
         self._wake = wake
         self._closing = False
-        self._commit_timer: asyncio.TimerHandle | None = None
-        self._commit_due = False
         self._poll_timer: asyncio.TimerHandle | None = None
         self._steps = 0
         self._stepped_at = 0.0
@@ -108,6 +115,12 @@ class GroupConsumer:
             rebalancer.topic_subscription,
             rebalancer.callbacks,
         )
+        self.auto_commit = AutoCommit(
+            config.auto_commit_interval,
+            rebalancer.may_commit,
+            rebalancer.commit_finished,
+            polled_records.want_poll,
+        )
 
     # Life
 
@@ -117,8 +130,8 @@ class GroupConsumer:
         Cancellation: it is to be closed.
         """
         self.membership.start()
-        if self._config.enable_auto_commit and self._commit_timer is None:
-            self._arm_commit()
+        if self._config.enable_auto_commit:
+            self.auto_commit.start()
         for topic in self._at_first.topics:  # a name that no topic has is an error at once
             await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
         if self._at_first:
@@ -131,10 +144,7 @@ class GroupConsumer:
         """
         outside = self.membership.generation is None and not self._closing
         self._closing = True
-        self._commit_due = False
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
-            self._commit_timer = None
+        self.auto_commit.stop()
         self._stop_watches()
         await self.membership.close("the consumer was closed", deadline)
         if outside:  # a consumer that left for want of polls may still wait to call on_lost
@@ -208,7 +218,7 @@ class GroupConsumer:
         """React to a call of the application; raises MaxPollExceeded once after a late one."""
         self.rebalancer.check_session()
         self.rebalancer.on_poll()
-        self._commit_if_due()
+        self.auto_commit.on_poll()
         if self._late is not None and self.topic_subscription.topic_filter and not self._closing:
             self._core.check_usable()
             late, self._late = self._late, None
@@ -224,28 +234,74 @@ class GroupConsumer:
         self._check_joined()
         self.topic_subscription.check()
 
-    # Automatic commits
+    # What a commit stores
 
-    def _arm_commit(self) -> None:
-        interval = max(self._config.auto_commit_interval, LEAST_COMMIT_INTERVAL)
-        self._commit_timer = asyncio.get_running_loop().call_later(interval, self._ring_commit)
+    def offsets_to_commit(
+        self, what: Committable, *, in_run: bool
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
+        """Return the offsets that ``commit(what)`` stores; automatic commits continue from them.
 
-    def _ring_commit(self) -> None:
-        """Commit what is finished, or do so with the application's next call.
+        Args:
+            what: A record, offsets by partition, or None for all that is finished.
+            in_run: Records are finished by the handlers of ``run``.
 
-        While the application polls, that is only known at its calls, unless one waits right now.
+        Returns:
+            The offsets, and whether higher ones that are committed already shall stay.
+
+        Raises:
+            CommitFailed: The record's partition is not assigned any more.
+            InvalidArgument: It is none of these, or has an invalid offset or partition.
         """
-        self._arm_commit()
-        self._commit_due = True
-        if self.rebalancer.may_commit():
-            self._commit_if_due()
+        if what is None:
+            offsets, at_least = self._finished(in_run), False
+        elif isinstance(what, Mapping):
+            offsets = {checked_partition(key): checked_commit(at) for key, at in what.items()}
+            at_least = False
         else:
-            self._polled_records.poll_wanted = True
+            offsets, at_least = self._after(what), True
+        for partition, wanted in offsets.items():
+            self._subscription.finish(partition, *offset_and_epoch(wanted), at_least=at_least)
+            if isinstance(what, Mapping):
+                self.rebalancer.processed.on_explicit_commit(partition)
+        return offsets, at_least
 
-    def _commit_if_due(self) -> None:
-        if self._commit_due:
-            self._commit_due = False
-            self.rebalancer.commit_finished()
+    def _finished(self, in_run: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        rebalancer = self.rebalancer
+        rebalancer.check_loss()
+        found: Mapping[TopicPartition, OffsetAndMetadata]
+        if not in_run and not rebalancer.in_move:
+            self._polled_records.settle()
+            found = {
+                state.topic_partition: committable((state.position, state.position_epoch))
+                for state in self._subscription
+                if state.position is not None
+            }
+        elif rebalancer.by_poll:  # not all records that were returned are finished
+            found = self._polled_records.reached()
+        else:
+            found = rebalancer.processed.finished()
+        return self.commits.queue.unconfirmed(found)
+
+    def _after(self, record: ConsumerRecord[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+        if not hasattr(record, "topic_partition") or not hasattr(record, "offset"):
+            raise InvalidArgument(
+                f"{type(record).__name__} can't be committed: give a record, or offsets by "
+                "partition",
+                hint="such as commit({TopicPartition('orders', 0): 7})",
+            )
+        partition = checked_partition(record.topic_partition)
+        state = self._subscription.get(partition)
+        fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
+        # No record of a fresh one was returned yet.
+        if fresh or not self.rebalancer.owns(partition):
+            raise CommitFailed(
+                f"offset {record.offset + 1} of {partition} was not committed: the partition is "
+                "not this consumer's any more",
+                partitions=[partition],
+                topic_partition=partition,
+                hint="whoever owns it now reads the record again",
+            )
+        return {partition: OffsetAndMetadata(record.offset + 1, record.leader_epoch)}
 
     # Whether the application polls
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.consumer.partition_state import Phase
 from kclient.frozen import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from kclient.cluster.core import Health
+    from kclient.consumer.engine import Engine
+    from kclient.consumer.partition_state import PartitionState
     from kclient.group.membership import MembershipHealth
     from kclient.types import TopicPartition
 
@@ -180,3 +185,63 @@ class RunHealth(Snapshot):
     def ok(self) -> bool:
         """No handler is slow."""
         return not self.slow
+
+
+def health_of(engine: Engine) -> ConsumerHealth:
+    """Take a snapshot of a consumer, which may not be started yet."""
+    client, now = engine.core.health(), engine.core.clock.now
+    throttled = engine.core.network.throttled() if engine.started else {}
+    partitions = {
+        state.topic_partition: _partition_health(engine, state, now, throttled)
+        for state in engine.subscription
+    }
+    stalled = any(part.stalled for part in partitions.values())
+    fetched, error = engine.fetcher.last_fetch, engine.fetcher.last_error
+    group = engine.group
+    commits = None if group is None else group.commits
+    committed = None if commits is None else commits.last_commit
+    refused = None if commits is None else commits.last_error
+    return ConsumerHealth(
+        client=client,
+        partitions=partitions,
+        lag=None if stalled else engine.lag,
+        last_fetch_age=None if fetched is None else now() - fetched,
+        last_error=None if error is None else str(error),
+        buffered_bytes=engine.fetcher.buffer.frame_bytes,
+        group=None if group is None else group.health(),
+        last_poll_age=None if group is None else group.poll_age,
+        last_commit_age=None if committed is None else now() - committed,
+        last_commit_error=None if refused is None else str(refused),
+        callback=None if group is None else group.callbacks.health(),
+        unknown_topics=() if group is None else group.topic_subscription.unknown,
+    )
+
+
+def _partition_health(
+    engine: Engine,
+    state: PartitionState,
+    now: Callable[[], float],
+    throttled: Mapping[int, float],
+) -> PartitionHealth:
+    """Health of one partition. ``now`` is only called where a fetch was made, so on a loop."""
+    node_id, queues = state.node_id, engine.fetcher.plan.queues
+    patience = engine.config.fetch_max_wait + engine.config.request_timeout
+    queue = queues.get(node_id) if node_id is not None else None
+    answered = queue.answered_at if queue is not None else None
+    since = queue.waiting_since if queue is not None else None
+    wanted = not state.paused and state.phase is Phase.FETCHING and not state.buffered_bytes
+    throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
+    stalled = wanted and since is not None and now() - since >= patience and not throttled_for
+    stalled = stalled or engine.poller.stall_detector.has_reported(state, queues, now)
+    return PartitionHealth(
+        phase=state.phase.name,
+        position=state.position,
+        lag=None if stalled else state.lag(read_committed=engine.read_committed),
+        paused=state.kept_back,
+        node_id=node_id,
+        buffered_bytes=state.buffered_bytes,
+        failures=max(state.failures, queue.failures if queue is not None else 0),
+        last_fetch_age=None if answered is None else now() - answered,
+        stalled=stalled,
+        throttled_for=throttled_for,
+    )

@@ -1,4 +1,4 @@
-"""The OffsetForLeaderEpoch request: detects log truncation after a change of leader (KIP-320).
+"""Log truncation: detected by OffsetForLeaderEpoch after a change of leader (KIP-320).
 
 Sent by ``positions`` through ``cluster.fanout``; sans-IO. The leader's response has the offset
 where the epoch that we read under ends in its log. An end before our position means that the log
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kclient.errors import KafkaError, NoCommonVersion, ProtocolError, broker_error
+from kclient.errors import KafkaError, LogTruncated, NoCommonVersion, ProtocolError, broker_error
 from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -22,6 +22,7 @@ from kclient.types import TopicPartition
 if TYPE_CHECKING:
     from kclient.cluster.calls import Calls
     from kclient.cluster.view import Cluster
+    from kclient.consumer.partition_state import PartitionState
     from kclient.protocol.message import Request
 
 FIRST_FOR_CONSUMERS: Final = 3
@@ -44,6 +45,21 @@ class EpochEnd(NamedTuple):
         """Whether the leader's log diverges from ours before ``position``."""
         known = self.leader_epoch != UNDEFINED and self.end_offset != UNDEFINED
         return known and self.end_offset < position
+
+    def truncation_error(self, partition: TopicPartition, position: int) -> LogTruncated:
+        """The error for poll where that is so, and no reset policy says where to go on."""
+        return LogTruncated(
+            f"the log of {partition} was cut at offset {self.end_offset} by an unclean "
+            f"election: records up to {position} that were read are no longer in it",
+            offset=self.end_offset,
+            topic_partition=partition,
+            hint=f"seek to {self.end_offset}, or set auto_offset_reset",
+        )
+
+
+def standing_of(state: PartitionState) -> tuple[int, int, int]:
+    """What a validation depends on; its response is void where this has changed meanwhile."""
+    return state.position_version, state.position_epoch, state.leader_epoch
 
 
 class EpochQuery:

@@ -1,7 +1,8 @@
 """Where a partition without a position begins: ``auto_offset_reset`` and times sought. Sans-IO.
 
 ``engine`` reads the setting, ``Subscription`` and ``PartitionState`` hold the parsed value, and
-``positions`` takes from here what to look up. No other module needs to know of durations.
+``positions`` takes from here what to look up. No other module needs to know of durations. Without a
+reset policy ``poller`` has ``NoPositionCheck`` raise an error.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from kclient.config import BY_DURATION
+from kclient.consumer.partition_state import Phase
+from kclient.errors import NoPosition, some_of
 from kclient.frozen import Frozen, frozen
 from kclient.settings import iso_duration_ns
 from kclient.types import OffsetSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.subscription import Subscription
     from kclient.types import TopicPartition
 
 
@@ -81,3 +86,65 @@ def ends_first(resets: Mapping[TopicPartition, Reset]) -> dict[TopicPartition, O
         for partition, reset in resets.items()
         if not isinstance(reset, OffsetSpec)
     }
+
+
+class NoPositionCheck:
+    """Knows for which partitions without a position poll has raised NoPosition.
+
+    One such partition must not hold the others up, so NoPosition is raised once for each loss of a
+    position, and again now and then; but where there is nothing else to read, every call raises it:
+    it would wait in vain.
+
+    Args:
+        subscription: Has the partitions.
+        again: Seconds after which the same error is raised again.
+    """
+
+    def __init__(self, subscription: Subscription, again: float) -> None:
+        self._subscription = subscription
+        self._again = again
+        self._told: dict[PartitionState, tuple[int, float]] = {}
+
+    def check(self, now: float) -> None:
+        """Raise NoPosition where poll has to."""
+        subscription = self._subscription
+        if subscription.settled:
+            if self._told:
+                self._told.clear()
+            if not (len(subscription) or subscription.topics or subscription.expecting):
+                raise _nothing(grouped=subscription.grouped)
+            return
+        missing = subscription.without_position()
+        before, self._told = self._told, {}
+        if not missing:
+            return
+        waits = any(
+            not state.paused and state.phase is not Phase.NO_POSITION for state in subscription
+        )
+        unreported = []
+        for state in missing:
+            position_version, at = before.get(state, (-1, now))
+            if waits and position_version == state.position_version and now - at < self._again:
+                self._told[state] = (position_version, at)
+            else:
+                self._told[state] = (state.position_version, now)
+                unreported.append(state)
+        if unreported:
+            raise _no_position(unreported)
+
+
+def _nothing(*, grouped: bool) -> NoPosition:
+    other = "subscribe()" if grouped else "name topics when making the consumer"
+    return NoPosition(
+        "there is nothing to read: no partition is assigned",
+        hint=f"call {other} or assign()" if grouped else f"call assign(), or {other}",
+    )
+
+
+def _no_position(missing: Sequence[PartitionState]) -> NoPosition:
+    named = some_of([state.topic_partition for state in missing])
+    return NoPosition(
+        f"nobody said where to start reading {named}",
+        topic_partition=missing[0].topic_partition,
+        hint="call seek(), seek_to_beginning() or seek_to_end(), or set auto_offset_reset",
+    )

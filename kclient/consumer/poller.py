@@ -22,8 +22,9 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
+from kclient.consumer.offset_reset import NoPositionCheck
 from kclient.consumer.processed_offsets import RecordIterator
-from kclient.consumer.stall_detection import NoPositionCheck, StallDetector
+from kclient.consumer.stall_detection import StallDetector
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,
@@ -111,7 +112,7 @@ class Poller:
         self._expected = (0, 0, 0)  # of the next record batch, by those before
         self._reserved = False
         self._inflating: dict[CompletedFetch, asyncio.Future[None]] = {}
-        self.convert = convert
+        self.convert: Convert | None = convert
         self.iterator_buffer: IteratorBuffer = polled_records.iterator_buffer
         self.stall_detector = StallDetector(config.fetch_max_wait + config.request_timeout)
 

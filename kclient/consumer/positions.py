@@ -21,7 +21,6 @@ from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
     KafkaError,
-    LogTruncated,
     NoCommonVersion,
     RequestTimedOut,
 )
@@ -202,9 +201,9 @@ class PositionUpdater:
     # Validation (KIP-320)
 
     async def _validate(self, node_id: int, states: list[PartitionState]) -> None:
-        from kclient.consumer.log_truncation import EpochQuery
+        from kclient.consumer.log_truncation import EpochQuery, standing_of
 
-        asked = {state: _standing(state) for state in states}
+        asked = {state: standing_of(state) for state in states}
         epochs = {state.topic_partition: state.position_epoch for state in states}
         query, timeout = EpochQuery(epochs), self._config.request_timeout
         try:
@@ -216,7 +215,7 @@ class PositionUpdater:
         for state, standing in asked.items():
             if not state.assigned or state.phase is not Phase.VALIDATING:
                 continue
-            if _standing(state) != standing:
+            if standing_of(state) != standing:
                 continue  # yet another leader, or read on in another epoch: validated again
             result = found[state.topic_partition]
             if isinstance(result, NoCommonVersion):
@@ -247,14 +246,7 @@ class PositionUpdater:
         if self._subscription.default_reset is not None:
             self._subscription.seek(state, end.end_offset, end.leader_epoch, by_user=False)
             return
-        error = LogTruncated(
-            f"the log of {state.topic_partition} was cut at offset {end.end_offset} by an unclean "
-            f"election: records up to {position} that were read are no longer in it",
-            offset=end.end_offset,
-            topic_partition=state.topic_partition,
-            hint=f"seek to {end.end_offset}, or set auto_offset_reset",
-        )
-        self._failed(state, error)
+        self._failed(state, end.truncation_error(state.topic_partition, position))
 
     # Failures
 
@@ -310,8 +302,3 @@ class PositionUpdater:
 def _is_none(answer: OffsetAndTimestamp | KafkaError) -> bool:
     """Whether the lookup found that no record is young enough."""
     return not isinstance(answer, KafkaError) and answer.offset < 0
-
-
-def _standing(state: PartitionState) -> tuple[int, int, int]:
-    """What a validation depends on; its response is void where this has changed meanwhile."""
-    return state.position_version, state.position_epoch, state.leader_epoch

@@ -1,27 +1,75 @@
-"""RebalanceListenerInvoker: the application's callbacks of rebalances: calls, errors, and stalls.
+"""The application's callbacks of rebalances: the listener, its calls, errors, and stalls.
 
-``rebalance`` has one. ``CallbackInvoker`` calls them. What one raises is kept for the application's
-next call: neither the group nor the consumer is harmed. When a callback is called, and what waits
-for it, is up to ``rebalance``.
+``rebalance`` has one ``RebalanceListenerInvoker``. ``CallbackInvoker`` calls them. What one raises
+is kept for the application's next call: neither the group nor the consumer is harmed. When a
+callback is called, and what waits for it, is up to ``rebalance``.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from kclient.errors import ConsumerStalled, InvalidArgument, some_of
+from kclient.errors import ConsumerStalled, InvalidArgument, InvalidConfig, some_of
+from kclient.frozen import Frozen, frozen
 from kclient.group.rebalance_callbacks import CallbackInvoker
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from kclient.cluster.core import ClientCore
-    from kclient.consumer.arguments import RebalanceCallback, RebalanceListener
     from kclient.consumer.health import CallbackHealth
-    from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
+
+RebalanceCallback: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
+"""Is called with the partitions, sorted; a coroutine function is awaited."""
+
+
+@frozen
+class RebalanceListener(Frozen):
+    """The callbacks of one subscription; None where there is nothing to call.
+
+    Attributes:
+        on_assigned: Partitions were assigned; called after each rebalance, maybe with none.
+        on_revoked: Partitions are about to be revoked: commit what is processed.
+        on_lost: Partitions already belong to other members.
+    """
+
+    on_assigned: RebalanceCallback | None = None
+    on_revoked: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
+
+
+def checked_listener(
+    on_assigned: RebalanceCallback | None,
+    on_revoked: RebalanceCallback | None,
+    on_lost: RebalanceCallback | None,
+) -> RebalanceListener | None:
+    """The callbacks, if any was given. Without ``on_lost``, ``on_revoked`` stands in for it."""
+    given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+    if all(callback is None for callback in given.values()):
+        return None
+    for name, callback in given.items():
+        if callback is not None:
+            _check_callback(name, callback)
+    return RebalanceListener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
+
+
+def _check_callback(name: str, callback: RebalanceCallback) -> None:
+    """Refuse a callback that can't take partitions; one without a signature is accepted."""
+    try:
+        inspect.signature(callback).bind(())
+    except ValueError:
+        return
+    except TypeError:
+        raise InvalidConfig(
+            f"{name}={callback!r} can't be used: allowed is a callable(partitions)",
+            hint="plain or async, with one argument: the partitions, sorted",
+        ) from None
 
 
 class RebalanceListenerInvoker:

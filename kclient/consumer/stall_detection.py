@@ -1,8 +1,7 @@
 """Detects partitions that can't be read, sans-IO: poll raises an error instead of staying silent.
 
-``poller`` calls ``StallDetector`` and ``NoPositionCheck``: for partitions that get no responses,
-and for those without a position. ``positions`` calls ``unrouted_error`` for those that
-``FetchScheduler`` found no broker for.
+``poller`` calls ``StallDetector`` for partitions that get no responses. ``positions`` calls
+``unrouted_error`` for those that ``FetchScheduler`` found no broker for.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.consumer.fetch_scheduler import HASTY_FREE
 from kclient.consumer.partition_state import Phase
 from kclient.error_codes import TABLE, ErrorCode
-from kclient.errors import ConsumerStalled, NoPosition, broker_error, some_of
+from kclient.errors import ConsumerStalled, broker_error, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kclient.cluster.view import Cluster
     from kclient.consumer.fetch_scheduler import BrokerQueue
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.subscription import Subscription
     from kclient.errors import KafkaError
     from kclient.types import TopicPartition
 
@@ -155,68 +153,6 @@ def _error(
         f"no fetch of {named} was answered well for {seconds:.1f} s ({what})",
         topic_partition=first.topic_partition,
         hint="it goes on by itself once the broker answers: poll again; see health()",
-    )
-
-
-class NoPositionCheck:
-    """Knows for which partitions without a position poll has raised NoPosition.
-
-    One such partition must not hold the others up, so NoPosition is raised once for each loss of a
-    position, and again now and then; but where there is nothing else to read, every call raises it:
-    it would wait in vain.
-
-    Args:
-        subscription: Has the partitions.
-        again: Seconds after which the same error is raised again.
-    """
-
-    def __init__(self, subscription: Subscription, again: float) -> None:
-        self._subscription = subscription
-        self._again = again
-        self._told: dict[PartitionState, tuple[int, float]] = {}
-
-    def check(self, now: float) -> None:
-        """Raise NoPosition where poll has to."""
-        subscription = self._subscription
-        if subscription.settled:
-            if self._told:
-                self._told.clear()
-            if not (len(subscription) or subscription.topics or subscription.expecting):
-                raise _nothing(grouped=subscription.grouped)
-            return
-        missing = subscription.without_position()
-        before, self._told = self._told, {}
-        if not missing:
-            return
-        waits = any(
-            not state.paused and state.phase is not Phase.NO_POSITION for state in subscription
-        )
-        unreported = []
-        for state in missing:
-            position_version, at = before.get(state, (-1, now))
-            if waits and position_version == state.position_version and now - at < self._again:
-                self._told[state] = (position_version, at)
-            else:
-                self._told[state] = (state.position_version, now)
-                unreported.append(state)
-        if unreported:
-            raise _no_position(unreported)
-
-
-def _nothing(*, grouped: bool) -> NoPosition:
-    other = "subscribe()" if grouped else "name topics when making the consumer"
-    return NoPosition(
-        "there is nothing to read: no partition is assigned",
-        hint=f"call {other} or assign()" if grouped else f"call assign(), or {other}",
-    )
-
-
-def _no_position(missing: Sequence[PartitionState]) -> NoPosition:
-    named = some_of([state.topic_partition for state in missing])
-    return NoPosition(
-        f"nobody said where to start reading {named}",
-        topic_partition=missing[0].topic_partition,
-        hint="call seek(), seek_to_beginning() or seek_to_end(), or set auto_offset_reset",
     )
 
 

@@ -7,6 +7,7 @@ import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
 from kclient.producer._record_source_c cimport RecordSource, fetch, prefetch_batch, prefetch_two_lines
+from kclient.producer._sticky_partitioner_c cimport StickyPartitioner
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._record_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
@@ -104,18 +105,6 @@ cdef class MemoryBudget:
 
     cpdef void take(self, ProducerBatch batch, int64_t size) noexcept
     cpdef void give_back(self, ProducerBatch batch) noexcept
-
-
-cdef class StickyPartitioner:
-    cdef public Py_ssize_t current
-    cdef int64_t _left
-    cdef int64_t _switch_bytes
-    cdef object _rng
-    cdef object _backlog
-
-    cpdef Py_ssize_t ready(self, int64_t more) noexcept
-    cpdef bint due(self) noexcept
-    cpdef object note(self, int64_t size)
 
 
 cdef class TopicState:

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
-from kclient.producer._append_c cimport MemoryBudget, StickyPartitioner, TopicState
+from kclient.producer._append_c cimport MemoryBudget, TopicState
+from kclient.producer._sticky_partitioner_c cimport StickyPartitioner
 from kclient.record._arrow_rows_c cimport ArrowRows
 
 cdef int64_t _BYTES_AT_ONCE

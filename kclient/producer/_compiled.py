@@ -16,7 +16,6 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.producer.append import MemoryBudget as MemoryBudget
     from kclient.producer.append import RecordAppender as RecordAppender
     from kclient.producer.append import SendMethods as SendMethods
-    from kclient.producer.append import StickyPartitioner as StickyPartitioner
     from kclient.producer.append import TopicState as TopicState
     from kclient.producer.append import WhenFull as WhenFull
     from kclient.producer.append import YieldTimer as YieldTimer
@@ -28,13 +27,13 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.producer.delivery import callback_iterations as callback_iterations
     from kclient.producer.partition_queue import PartitionQueue as PartitionQueue
     from kclient.producer.partition_queue import PartitionSequences as PartitionSequences
+    from kclient.producer.sticky_partitioner import StickyPartitioner as StickyPartitioner
 else:
     from kclient.producer._append_c import DUE as DUE
     from kclient.producer._append_c import END as END
     from kclient.producer._append_c import MemoryBudget as MemoryBudget
     from kclient.producer._append_c import RecordAppender as RecordAppender
     from kclient.producer._append_c import SendMethods as SendMethods
-    from kclient.producer._append_c import StickyPartitioner as StickyPartitioner
     from kclient.producer._append_c import TopicState as TopicState
     from kclient.producer._append_c import WhenFull as WhenFull
     from kclient.producer._append_c import YieldTimer as YieldTimer
@@ -46,3 +45,4 @@ else:
     from kclient.producer._delivery_c import callback_iterations as callback_iterations
     from kclient.producer._partition_queue_c import PartitionQueue as PartitionQueue
     from kclient.producer._partition_queue_c import PartitionSequences as PartitionSequences
+    from kclient.producer._sticky_partitioner_c import StickyPartitioner as StickyPartitioner

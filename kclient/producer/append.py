@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kclient.record.layout import HEADER_OVERHEAD, RECORD_OVERHEAD
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     import cython  # type: ignore[import-untyped]
@@ -38,6 +37,7 @@ if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import Delivery
     from kclient.producer.record_source import RecordSource
+    from kclient.producer.sticky_partitioner import StickyPartitioner
     from kclient.record.murmur import partition_of
     from kclient.record.record import encode_headers
 
@@ -106,64 +106,6 @@ class MemoryBudget:
         """Release all that ``batch``, which is settled, has reserved."""
         self.used -= batch.reserved
         batch.reserved = 0
-
-
-@cython.final
-@cython.cclass
-class StickyPartitioner:
-    """The current partition for records without a key (uniform sticky, KIP-794).
-
-    They stay on one partition for about a batch's worth of bytes, then move to a random one, so
-    that batches fill and load evens out. Of two random candidates the one with fewer waiting
-    batches is chosen, which avoids slow brokers.
-
-    Args:
-        switch_bytes: Move on after about this many bytes (the batch size).
-        rng: Source of the choices.
-        backlog: Returns the number of waiting batches of a partition, by index.
-    """
-
-    __slots__ = ("_backlog", "_left", "_rng", "_switch_bytes", "current")
-
-    def __init__(
-        self, switch_bytes: int, rng: random.Random, backlog: Callable[[int], int]
-    ) -> None:
-        self.current = -1
-        self._left = 0
-        self._switch_bytes = switch_bytes
-        self._rng = rng
-        self._backlog = backlog
-
-    def ready(self, more: int) -> int:
-        """Return the current partition; -1 if another must be chosen before anything is added.
-
-        That is so if, with ``more`` bytes, the current one exceeds its share by so much that the
-        move must not wait for a complete batch.
-        """
-        return -1 if self._left - more <= -self._switch_bytes else self.current
-
-    def due(self) -> bool:
-        """True if the current partition had its share: move on when its batch is complete."""
-        return self._left <= 0
-
-    def note(self, size: int) -> None:
-        """Count ``size`` bytes that were added to the current partition."""
-        self._left -= size
-
-    def move(self, available: Sequence[int], partition_count: int) -> int:
-        """Choose among ``available``, the partitions with a leader; among all if it is empty."""
-        self._left = self._switch_bytes
-        if available:
-            first = available[self._pick(len(available))]
-            second = available[self._pick(len(available))]
-        else:
-            first, second = self._pick(partition_count), self._pick(partition_count)
-        fewer = self._backlog(second) < self._backlog(first)
-        self.current = second if fewer else first
-        return self.current
-
-    def _pick(self, count: int) -> int:
-        return int(self._rng.random() * count)
 
 
 @cython.final
@@ -331,7 +273,7 @@ class RecordAppender:
         outcome = batch.outcome
         self._budget.take(batch, size)
         if key is None and partition is None:
-            topic_state.sticky._left -= size
+            topic_state.sticky.left -= size
         delivery = Delivery.__new__(Delivery)
         delivery._outcome = outcome
         delivery._index = index
@@ -411,7 +353,7 @@ class RecordAppender:
                 return taken, record
             self._budget.take(batch, size)
             if key is None:
-                topic_state.sticky._left -= size
+                topic_state.sticky.left -= size
             taken += 1
 
     def _take_bare(
@@ -487,7 +429,7 @@ class RecordAppender:
             if key is None:
                 sticky = topic_state.sticky
                 index = sticky.current  # ``ready``, inlined
-                if index < 0 or sticky._left <= -sticky._switch_bytes:
+                if index < 0 or sticky.left <= -sticky.switch_bytes:
                     return None
             else:
                 index = -1
