@@ -162,14 +162,12 @@ class MetadataUpdater:
         self._wakeup.notify()
 
     def suspect_leader(self, node_id: int, lane: Lane) -> None:
-        """The same for one that is asked now, if the last connection to it broke and none is made.
+        """The same for one that is asked now without a connection, if the last one to it broke.
 
         A broker that hangs accepts the next one, and then lets requests wait for as long as a dial
         may take.
         """
-        if self._network.is_connected(node_id, lane) or not self._is_unreachable(node_id):
-            return
-        if self._ended is not None:
+        if self._ended is not None or not self._is_unreachable(node_id):
             return
         if (
             self._state.unreachable_leaders.wanted(node_id, self._clock.now())

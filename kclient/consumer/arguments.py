@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kclient.consumer.offset_reset import AtTime
-from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
 from kclient.frozen import Frozen, frozen
 from kclient.types import (
@@ -186,11 +185,6 @@ def checked_limit(value: object) -> int:
         hint = f"seconds to wait are `timeout={value!r}`" if isinstance(value, float) else None
         raise InvalidArgument(f"max_records must be an int of at least 1, not {value!r}", hint=hint)
     return value
-
-
-def checked_timeout(value: object) -> float:
-    """Seconds; None stands for no limit."""
-    return call_timeout(value, optional=True)
 
 
 def refuse_group(what: str | None = None) -> InvalidConfig:

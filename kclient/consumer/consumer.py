@@ -8,6 +8,7 @@ loads ``handlers`` on first use. It must not hold state or rules of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -22,7 +23,6 @@ from kclient.consumer.arguments import (
     checked_partitions,
     checked_sources,
     checked_target,
-    checked_timeout,
     checked_times,
     checked_topics,
     refuse_group,
@@ -32,6 +32,7 @@ from kclient.consumer.engine import Engine
 from kclient.consumer.offset_reset import AtTime
 from kclient.consumer.poller import records_of
 from kclient.consumer.records import ConsumerRecord, converter
+from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, KafkaError, a_or_an
 from kclient.hooks import require_callable
 from kclient.types import (
@@ -313,7 +314,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
             await consumer.close()
         """
-        await self._engine.close(checked_timeout(timeout))
+        await self._engine.close(call_timeout(timeout, optional=True))
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""
@@ -774,7 +775,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
         if max_records is not None:
             limit = checked_limit(max_records)
         self._check_free()
-        return await self._engine.poller.poll(limit, checked_timeout(timeout))
+        seconds = math.inf if timeout is None else call_timeout(timeout, optional=True)
+        return await self._engine.poller.poll(limit, seconds)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records one by one, as they come, until the consumer is closed.
@@ -834,7 +836,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             table = pyarrow.Table.from_batches([await consumer.poll_arrow(timeout=1.0)])
         """
         self._check_free()
-        return await self._engine.poller.poll_arrow(checked_timeout(timeout))
+        return await self._engine.poller.poll_arrow(call_timeout(timeout, optional=True))
 
     def _check_free(self) -> None:
         """Refuse to poll while ``run`` reads the records, and inside of a callback."""
@@ -1138,4 +1140,4 @@ class Consumer(AsyncOnly, Generic[K, V]):
         return self._engine.group
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._config.api_timeout if timeout is None else checked_timeout(timeout)
+        return self._config.api_timeout if timeout is None else call_timeout(timeout, optional=True)

@@ -83,8 +83,6 @@ class Engine:
         self.subscription = Subscription(
             reset,
             self._changed,
-            # Once per partition and response: pending polls are woken at the end of the response.
-            on_fetched=lambda state: self.fetcher.plan.touch(state),
             recall=lambda: self.polled_records.settle(),
             facts_of=self._facts_of,
             dismisses=self._dismisses,

@@ -167,7 +167,8 @@ class FetchResponseReader:
                 self._subscription.in_range(state)
             return
         news.partitions += 1
-        self._buffer.add(self._data(state, ask, part, memoryview(records), lease))
+        if self._buffer.add(self._data(state, ask, part, memoryview(records), lease)):
+            self._plan.touch(state)
 
     def _data(
         self,

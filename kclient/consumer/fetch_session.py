@@ -61,7 +61,6 @@ class SessionEvent(enum.Enum):
     """What can happen to a session."""
 
     OPENED = "A full request was answered with a session id."
-    CONTINUED = "An incremental request was answered within the session."
     DECLINED = "An answer came without a session: the broker has no room, or ended it."
     NOT_FOUND = "The broker doesn't know the session id: it was evicted."
     MISMATCH = "Wrong epoch, lost answer, or an answer that doesn't fit to the request."
@@ -77,7 +76,7 @@ _ALWAYS = {
 }
 TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] = {
     _S.INITIAL: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
-    _S.INCREMENTAL: {_E.CONTINUED: _S.INCREMENTAL, **_ALWAYS},
+    _S.INCREMENTAL: _ALWAYS,
     _S.BROKEN: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
     _S.CLOSED: {_E.CLOSE: _S.CLOSED},
 }
@@ -224,7 +223,8 @@ class FetchSession:
             self.session_id = session_id
             self._apply(SessionEvent.OPENED)
         else:
-            self._apply(SessionEvent.CONTINUED)
+            # Epochs go from 1 to the largest int32 and on with 1 again; 0 would be a full fetch.
+            self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
         return True
 
     def lost(self) -> None:
@@ -255,9 +255,7 @@ class FetchSession:
     def _apply(self, event: SessionEvent) -> None:
         self.state = step(TRANSITIONS, self.state, event)
         if self.state is SessionState.INCREMENTAL:
-            # Epochs go from 1 to the largest int32 and on with 1 again; 0 would be a full fetch.
-            opened = event is SessionEvent.OPENED or self.epoch == _MAX_EPOCH
-            self.epoch = 1 if opened else self.epoch + 1
+            self.epoch = 1
         else:
             self.epoch = INITIAL_EPOCH
             if self.state is not SessionState.BROKEN:

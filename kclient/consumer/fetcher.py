@@ -183,8 +183,10 @@ class Fetcher:
 
         queue.begin(now)
         try:
-            self._core.metadata.suspect_leader(queue.node_id, Lane.FETCH)
-            raw = await self._core.network.send(
+            network = self._core.network
+            if not network.is_connected(queue.node_id, Lane.FETCH):
+                self._core.metadata.suspect_leader(queue.node_id, Lane.FETCH)
+            raw = await network.send(
                 queue.node_id,
                 build,
                 api=FetchRequest,

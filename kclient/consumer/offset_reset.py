@@ -106,7 +106,7 @@ class NoPositionCheck:
         self._told: dict[PartitionState, tuple[int, float]] = {}
 
     def check(self, now: float) -> None:
-        """Raise NoPosition where poll has to."""
+        """Raise NoPosition where poll has to; not needed while all partitions have a position."""
         subscription = self._subscription
         if subscription.settled:
             if self._told:

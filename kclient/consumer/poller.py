@@ -363,7 +363,8 @@ class Poller:
         error = self._subscription.take_error()
         if error is not None:
             raise error
-        self._no_position_check.check(self._core.clock.now())
+        if not self._subscription.settled or not len(self._subscription):
+            self._no_position_check.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
         """Yield to the loop. A cancelled yield still counts, and the next one is later.

@@ -48,7 +48,6 @@ class Subscription:
         default_reset: Reset | None,
         on_change: Callable[[Sequence[PartitionState]], None],
         *,
-        on_fetched: Callable[[PartitionState], None],
         recall: Callable[[], object],
         facts_of: Callable[[TopicPartition], tuple[bytes | None, int]],
         dismisses: Callable[[KafkaError], bool],
@@ -59,8 +58,6 @@ class Subscription:
             default_reset: Where to start without a position; None makes that an error.
             on_change: Called with the partitions whose fetch requests may have changed, so that
                 nothing has to examine all of them; once for many that change together.
-            on_fetched: Called, in place of that, with a partition that is to be fetched at a later
-                offset, and that changed in nothing else.
             recall, grouped: See the attributes.
             facts_of: Topic id and leader epoch, in the view, of a partition that is assigned now;
                 later ones come through ``update_metadata``.
@@ -75,7 +72,6 @@ class Subscription:
         self._facts_of = facts_of
         self._dismisses = dismisses
         self._on_change = on_change
-        self._on_fetched = on_fetched
         self._states: dict[TopicPartition, PartitionState] = {}
         self.get: Callable[[TopicPartition], PartitionState | None] = self._states.get
         self._by_topic: dict[str, dict[TopicPartition, PartitionState]] = {}
@@ -457,10 +453,9 @@ class Subscription:
             state.position_epoch = leader_epoch
 
     def fetched_to(self, state: PartitionState, offset: int) -> None:
-        """Record that data up to ``offset`` is buffered."""
+        """Record that data up to ``offset`` is buffered; the caller has more fetched from there."""
         state.fetch_offset = offset
         state.resets = 0
-        self._on_fetched(state)
 
     def rewind_fetch(self, state: PartitionState) -> None:
         """Fetch again from the position on, as what was buffered beyond it was dropped."""

@@ -32,7 +32,6 @@ from kclient.network.requests import InFlightRequests, PendingRequest
 from kclient.protocol.api_versions import (
     MAX_THROTTLE_TIME,
     should_client_throttle,
-    throttle_ms_of_raw,
 )
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request
@@ -219,7 +218,7 @@ class Connection:
         """
         if not self.can_send(now) or self.versions is None:
             return False
-        request.version = self.versions.latest_usable(request.api, request.max_version)
+        request.version = self.versions.usable[request.api, request.max_version]
         build = request.build
         message = build if isinstance(build, Request) else build(request.version)
         self._write(request, message, now)
@@ -333,11 +332,10 @@ class Connection:
             _, offset = decode_response_header(frame, api.API_KEY, version)
             if request.raw:
                 outcome = RawResponse(api.API_KEY, version, self._frames.keep(), offset)
-                throttle_ms = throttle_ms_of_raw(api.API_KEY, outcome.body)
             else:
                 outcome = api.RESPONSE.decode(frame, version, offset)
-                # Nearly all responses have the field, and the others cost one look-up.
-                throttle_ms = getattr(outcome, "throttle_time_ms", 0)
+            # Nearly all responses have the field, and the others cost one look-up.
+            throttle_ms = getattr(outcome, "throttle_time_ms", 0)
             if throttle_ms > 0 and should_client_throttle(api.API_KEY, version):
                 self._throttle(request, throttle_ms, now)
         except ProtocolError as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 
 from kclient.errors import InvalidFrame
+from kclient.protocol.api_versions import BEGIN_WITH_THROTTLE_TIME
 
 CHUNK_BYTES = 16 * 1024
 """The smallest buffer; one holds many small responses."""
@@ -315,6 +316,13 @@ class RawResponse:
         self.version = version
         self.body = frame.view[body_offset:]
         self._frame: Frame | None = frame
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """The field of that name, if the response begins with it, else 0."""
+        if self.api_key in BEGIN_WITH_THROTTLE_TIME and self.body.nbytes >= _SIZE.size:
+            return max(0, int(_SIZE.unpack_from(self.body)[0]))
+        return 0
 
     def release(self) -> None:
         """Give the frame back for reuse; ``body`` can't be used any more. Twice is fine.

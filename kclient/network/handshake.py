@@ -128,4 +128,4 @@ class Handshake:
         if self._authenticator is None:
             return None
         message = self._authenticator.step(response)
-        return None if message is None else (message, versions.latest_usable(type(message)))
+        return None if message is None else (message, versions.usable[type(message), None])

@@ -10,7 +10,6 @@ classes is requested. Values only: no I/O, no clock.
 from __future__ import annotations
 
 import importlib
-import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
@@ -67,10 +66,8 @@ _FIRST_VERSION = {
 """First version with client-side throttling, for APIs older than KIP-219; later APIs have it in
 every version."""
 
-_LEADING_FIELD = {1, 3, 78}
+BEGIN_WITH_THROTTLE_TIME = frozenset({1, 3, 78})
 """APIs whose responses begin with the field, so that it can be read without decoding."""
-
-_INT32 = struct.Struct(">i")
 
 MAX_THROTTLE_TIME = 300.0
 """Most seconds that one response can throttle the client. Quotas cause seconds, after a great burst
@@ -145,18 +142,57 @@ def _table_of(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRan
     return {key: VersionRange(low, high) for key, low, high in keys}
 
 
+class UsableVersions(dict[tuple[type[Request], "int | None"], int]):
+    """The version of each request that one broker is sent, found at its first look-up.
+
+    Keys are the request's class, and the highest version that the caller can use; None for no such
+    limit. A look-up raises NoCommonVersion where there is none.
+    """
+
+    def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None) -> None:
+        super().__init__()
+        self._ranges = ranges
+        self._node_id = node_id
+
+    def __missing__(self, wanted: tuple[type[Request], int | None]) -> int:
+        request, cap = wanted
+        ours = VersionRange(
+            request.MIN_VERSION,
+            request.MAX_VERSION if cap is None else min(cap, request.MAX_VERSION),
+        )
+        theirs = self._ranges.get(request.API_KEY)
+        if theirs is None:
+            raise self._no_common(request, ours, "doesn't offer it at all")
+        version = min(ours.max, theirs.max)
+        if version < max(ours.min, theirs.min):
+            raise self._no_common(request, ours, f"offers {theirs}")
+        self[wanted] = version
+        return version
+
+    def _no_common(self, request: type[Request], ours: VersionRange, offer: str) -> NoCommonVersion:
+        node = "the broker" if self._node_id is None else f"broker {self._node_id}"
+        needed = str(ours) if ours.min <= ours.max else f"at most {ours.max}"
+        return NoCommonVersion(
+            f"{request.NAME} (API {request.API_KEY}): this call needs version {needed}, "
+            f"{node} {offer}",
+            node_id=self._node_id,
+            hint="upgrade the broker, or do without this feature",
+        )
+
+
 class NodeApiVersions:
     """The API versions of one broker.
 
     Attributes:
         ranges: API key -> versions.
         node_id: The broker, for error texts; None if unknown.
+        usable: The highest version of a request that both sides support.
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:
         self.ranges = ranges
         self.node_id = node_id
-        self._usable: dict[tuple[int, int | None], int] = {}
+        self.usable = UsableVersions(ranges, node_id)
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
@@ -166,52 +202,7 @@ class NodeApiVersions:
         table = _table_of if len(keys) <= _MOST_APIS else _table_of.__wrapped__
         return cls(table(tuple(keys)), node_id)
 
-    def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
-        """Return the highest version of ``request`` that both sides support.
-
-        Args:
-            request: The request's class.
-            cap: Highest version that the caller can use, for example since a newer one changed
-                the meaning of a field; None for no such limit.
-
-        Raises:
-            NoCommonVersion: There is none; the text has the API, both ranges and the broker.
-        """
-        wanted = (request.API_KEY, cap)
-        known = self._usable.get(wanted)
-        if known is not None:
-            return known
-        ours = VersionRange(
-            request.MIN_VERSION,
-            request.MAX_VERSION if cap is None else min(cap, request.MAX_VERSION),
-        )
-        theirs = self.ranges.get(request.API_KEY)
-        if theirs is None:
-            raise self._no_common(request, ours, "doesn't offer it at all")
-        version = min(ours.max, theirs.max)
-        if version < max(ours.min, theirs.min):
-            raise self._no_common(request, ours, f"offers {theirs}")
-        self._usable[wanted] = version
-        return version
-
-    def _no_common(self, request: type[Request], ours: VersionRange, offer: str) -> NoCommonVersion:
-        node = "the broker" if self.node_id is None else f"broker {self.node_id}"
-        needed = str(ours) if ours.min <= ours.max else f"at most {ours.max}"
-        return NoCommonVersion(
-            f"{request.NAME} (API {request.API_KEY}): this call needs version {needed}, "
-            f"{node} {offer}",
-            node_id=self.node_id,
-            hint="upgrade the broker, or do without this feature",
-        )
-
 
 def should_client_throttle(api_key: int, version: int) -> bool:
     """Return whether the client must wait, since the broker has not delayed its response."""
     return version >= _FIRST_VERSION.get(api_key, 0)
-
-
-def throttle_ms_of_raw(api_key: int, body: memoryview) -> int:
-    """Return ``throttle_time_ms`` of an undecoded response that begins with it, else 0."""
-    if api_key not in _LEADING_FIELD:
-        return 0
-    return max(0, int(_INT32.unpack_from(body)[0])) if body.nbytes >= _INT32.size else 0

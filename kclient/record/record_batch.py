@@ -227,9 +227,10 @@ class Batch:
             return
         payload: bytes | memoryview
         try:
-            if self.codec == Compression.NONE and codec.name == "cython":
-                # In Python, slices of a view would be views: the pure build copies it once instead.
+            if self.codec == Compression.NONE:
                 payload = self._view[BATCH_HEADER_BYTES:]
+                if codec.name != "cython":
+                    payload = bytes(payload)  # in Python, slices of a view would be views
             else:
                 payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
         except DecompressionFailed as error:

@@ -117,7 +117,7 @@ def ask_for_versions(connection: Connection) -> None:
         raise Broken("it is usable without versions")
     for cls in CLASSES:
         try:
-            spoken = versions.latest_usable(cls)
+            spoken = versions.usable[cls, None]
         except NoCommonVersion as error:
             str(error)
             if common(cls, versions):

@@ -17,7 +17,6 @@ def new_subscription(
 ) -> Subscription:
     """``on_change`` is also called for what is fetched; ``others`` go to ``Subscription``."""
     defaults: dict[str, Any] = {
-        "on_fetched": lambda state: on_change((state,)),
         "recall": lambda: None,
         "facts_of": lambda partition: (None, -1),
         "dismisses": lambda error: False,

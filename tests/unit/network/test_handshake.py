@@ -53,7 +53,7 @@ class TestNegotiation:
     def test_is_ready_once_the_versions_are_known(self) -> None:
         connection = ready()
         assert connection.versions is not None
-        assert connection.versions.latest_usable(MetadataRequest) == 12
+        assert connection.versions.usable[MetadataRequest, None] == 12
         assert connection.can_send(1.0)
         assert connection.take_outcomes() == []
 
@@ -78,7 +78,7 @@ class TestNegotiation:
         deliver(connection, versions(1, 0))
         assert connection.state is ConnectionState.READY
         assert connection.versions is not None
-        assert connection.versions.latest_usable(MetadataRequest) == 12
+        assert connection.versions.usable[MetadataRequest, None] == 12
 
     def test_goes_lower_each_time_and_ends(self) -> None:
         """A broker that refuses every version that it lists can't keep the client busy for ever."""

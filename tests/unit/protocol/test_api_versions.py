@@ -22,22 +22,22 @@ def node(first: int, last: int, key: int = FetchRequest.API_KEY) -> NodeApiVersi
 )
 def test_the_highest_common_version_is_used(first: int, last: int, expected: int) -> None:
     versions = node(first, last)
-    assert versions.latest_usable(FetchRequest) == expected
-    assert versions.latest_usable(FetchRequest) == expected  # a second time, from the cache
+    assert versions.usable[FetchRequest, None] == expected
+    assert versions.usable[FetchRequest, None] == expected  # a second time, from the cache
 
 
 def test_a_cap_lowers_the_upper_end() -> None:
     versions = node(0, 18)
-    assert versions.latest_usable(FetchRequest, cap=12) == 12
-    assert versions.latest_usable(FetchRequest) == 18
-    assert versions.latest_usable(FetchRequest, cap=99) == 18
+    assert versions.usable[FetchRequest, 12] == 12
+    assert versions.usable[FetchRequest, None] == 18
+    assert versions.usable[FetchRequest, 99] == 18
     with pytest.raises(NoCommonVersion):
-        node(13, 18).latest_usable(FetchRequest, cap=12)
+        node(13, 18).usable[FetchRequest, 12]
 
 
 def test_no_common_version_names_the_api_both_ranges_and_the_broker() -> None:
     with pytest.raises(NoCommonVersion) as caught:
-        node(19, 25).latest_usable(FetchRequest)
+        node(19, 25).usable[FetchRequest, None]
     text = str(caught.value)
     for piece in ("Fetch", "API 1", "0 to 18", "19 to 25", "broker 4"):
         assert piece in text
@@ -46,15 +46,15 @@ def test_no_common_version_names_the_api_both_ranges_and_the_broker() -> None:
 
 def test_an_api_that_the_broker_lacks_is_no_common_version() -> None:
     with pytest.raises(NoCommonVersion, match="doesn't offer it at all"):
-        node(0, 18).latest_usable(ListOffsetsRequest)
+        node(0, 18).usable[ListOffsetsRequest, None]
     with pytest.raises(NoCommonVersion, match="the broker"):
-        NodeApiVersions({}).latest_usable(FetchRequest)
+        NodeApiVersions({}).usable[FetchRequest, None]
 
 
 def test_an_early_access_version_is_not_common() -> None:
     """Kafka 3.9 offers ShareFetch version 0, which was never stable."""
     with pytest.raises(NoCommonVersion):
-        node(0, 0, ShareFetchRequest.API_KEY).latest_usable(ShareFetchRequest)
+        node(0, 0, ShareFetchRequest.API_KEY).usable[ShareFetchRequest, None]
 
 
 def test_a_response_becomes_ranges() -> None:
