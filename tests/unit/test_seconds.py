@@ -10,7 +10,6 @@ import pytest
 
 from kclient import Retries
 from kclient.config import AdminConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
-from kclient.consumer.arguments import checked_timeout
 from kclient.durations import MAX_SECONDS, call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.settings import Settings
@@ -121,13 +120,13 @@ def test_what_is_no_duration_is_refused(given: Any) -> None:
 @pytest.mark.parametrize("given", [1000, 30_000, 900.5, 10**400])
 def test_milliseconds_are_refused_as_the_timeout_of_a_call(given: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"timeout={given} can't be used.*or None"):
-        checked_timeout(given)
+        call_timeout(given, optional=True)
     with pytest.raises(InvalidArgument, match="durations are in seconds"):
         call_timeout(given)
 
 
 def test_the_timeout_of_a_call_may_have_no_limit() -> None:
-    assert call_timeout(math.inf) == checked_timeout(None) == math.inf
+    assert call_timeout(math.inf) == call_timeout(None, optional=True) == math.inf
     with pytest.raises(InvalidArgument, match="not None"):
         call_timeout(None)
     with pytest.raises(InvalidArgument, match="above 0, not 0"):

@@ -16,10 +16,10 @@ from kclient.consumer.arguments import (
     checked_partitions,
     checked_target,
     checked_time,
-    checked_timeout,
     refuse_group,
 )
 from kclient.consumer.offset_reset import AtTime
+from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -66,13 +66,13 @@ def test_no_limit(value: Any) -> None:
 @pytest.mark.parametrize("value", [-0.1, math.nan, "1", True])
 def test_no_timeout(value: Any) -> None:
     with pytest.raises(InvalidArgument, match="timeout"):
-        checked_timeout(value)
+        call_timeout(value, optional=True)
 
 
 def test_timeouts() -> None:
-    assert checked_timeout(None) == math.inf
-    assert checked_timeout(0) == 0.0
-    assert checked_timeout(2.5) == 2.5
+    assert call_timeout(None, optional=True) == math.inf
+    assert call_timeout(0, optional=True) == 0.0
+    assert call_timeout(2.5, optional=True) == 2.5
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, None, True])
