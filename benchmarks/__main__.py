@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
     """Return facts about the session and all runs; after an interruption, those made so far."""
     began = time.monotonic()
 
-    def tell(text: str) -> None:
+    def emit(text: str) -> None:
         sys.stderr.write(f"[{time.monotonic() - began:5.0f} s] {text}\n")
 
     with (
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
     ):
         topics = Topics(address.bootstrap, f"bench-{uuid.uuid4().hex[:6]}")
         topics.check()
-        session = Session(address, plan, topics, tell, caches=caches)
+        session = Session(address, plan, topics, emit, caches=caches)
         facts = about(address.version)
         facts["small"] = small(options)
         signal.signal(signal.SIGTERM, signal.default_int_handler)

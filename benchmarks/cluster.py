@@ -33,7 +33,7 @@ RECORD_BYTES = 100
 WAIT_SECONDS = 120.0
 
 
-def tell(text: str) -> None:
+def emit(text: str) -> None:
     """Print a line."""
     print(text, flush=True)
 
@@ -165,13 +165,13 @@ def measure(build: str, repeat: int, records: int) -> Figures:
 
 def show(results: dict[str, Figures]) -> None:
     """Print the table."""
-    tell(f"{'figure':24}" + "".join(f"{build:>12}" for build in results) + f"{'limit':>10}")
+    emit(f"{'figure':24}" + "".join(f"{build:>12}" for build in results) + f"{'limit':>10}")
     for name in next(iter(results.values())):
         row = "".join(f"{one[name]:12.2f}" for one in results.values())
         limit = f"{LIMITS[name]:10.0f}" if name in LIMITS else ""
         if name == "cpu_us_per_record":
             limit += f" (pure: {2 * LIMITS[name]:.0f})"
-        tell(f"{name:24}{row}{limit}")
+        emit(f"{name:24}{row}{limit}")
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def main() -> None:
         results[build] = measure(build, chosen.repeat, chosen.records)
     if chosen.json:
         about = {"python": platform.python_version(), "load": os.getloadavg()}
-        tell(json.dumps({"about": about, "medians": results}, indent=2))
+        emit(json.dumps({"about": about, "medians": results}, indent=2))
     else:
         show(results)
 

@@ -19,7 +19,7 @@ IDLE_SECONDS = 2.0
 SETTLE_SECONDS = 0.3
 
 
-def tell(found: dict[str, Any]) -> None:
+def emit(found: dict[str, Any]) -> None:
     """Print the figures as a line of JSON."""
     print(json.dumps(found), flush=True)
 
@@ -34,7 +34,7 @@ def implementation() -> None:
     """Report which build this is."""
     from kclient.record import IMPLEMENTATION
 
-    tell({"compiled": IMPLEMENTATION == "cython"})
+    emit({"compiled": IMPLEMENTATION == "cython"})
 
 
 def boot(began: float) -> None:
@@ -49,7 +49,7 @@ def boot(began: float) -> None:
         started = time.monotonic()
         await cluster.start()
         up = time.monotonic()
-        tell(
+        emit(
             {
                 "start_ms": (up - started) * 1e3,
                 "import_ms": (imported - before) * 1e3,
@@ -77,7 +77,7 @@ def idle() -> None:
         cpu = time.process_time() - cpu
         cluster.create_topic("flights", partitions=3)
         await asyncio.sleep(SETTLE_SECONDS)
-        tell(
+        emit(
             {
                 "import_mb": imported,
                 "idle_mb": empty - imported,
@@ -92,7 +92,7 @@ def idle() -> None:
 
 def fresh() -> None:
     """Measure the time that a topic of its own costs a test, on a running cluster."""
-    tell(
+    emit(
         {
             "fresh_kclient_ms": statistics.median(asyncio.run(_fresh_kclient())),
             "fresh_confluent_ms": statistics.median(_fresh_confluent()),
@@ -155,13 +155,13 @@ def serve() -> None:
     async def run() -> None:
         async with Cluster(brokers=3) as cluster:
             cluster.create_topic("flights", partitions=1, replication_factor=3)
-            tell({"bootstrap": cluster.bootstrap})
+            emit({"bootstrap": cluster.bootstrap})
             loop = asyncio.get_running_loop()
             over: asyncio.Future[None] = loop.create_future()
 
             def asked() -> None:
                 if sys.stdin.readline():
-                    tell({"cpu": time.process_time(), "mb": memory_mb()})
+                    emit({"cpu": time.process_time(), "mb": memory_mb()})
                 else:
                     loop.remove_reader(sys.stdin)
                     over.set_result(None)

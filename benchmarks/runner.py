@@ -57,7 +57,7 @@ class Session:
     address: Address
     plan: Plan
     topics: Topics
-    tell: Callable[[str], None] = lambda text: None
+    emit: Callable[[str], None] = lambda text: None
     build: str | None = None
     """kclient's build, as the first worker that isn't to be pure reports it."""
     files: str | None = None
@@ -73,7 +73,7 @@ class Session:
             for at, cell in enumerate(self.plan.cells):
                 if number and not any(self._wanted(cell, name, number) for name in cell.entries):
                     continue
-                self.tell(
+                self.emit(
                     f"round {number + 1} of {self.plan.rounds}, "
                     f"cell {at + 1} of {len(self.plan.cells)}: {cell.name}"
                 )
@@ -108,7 +108,7 @@ class Session:
         try:
             self.topics.delete(names)
         except KafkaError as error:
-            self.tell(f"topics could not be deleted: {error}")
+            self.emit(f"topics could not be deleted: {error}")
 
     def _wanted(self, cell: Cell, entry: str, number: int) -> bool:
         """Whether an entry runs in this round."""

@@ -13,12 +13,12 @@ from kclient.testing import Cluster, ClusterEvent, IsrExpanded, run_virtually
 async def cut_off() -> None:
     began = asyncio.get_running_loop().time()
 
-    def tell(event: ClusterEvent) -> None:
+    def emit(event: ClusterEvent) -> None:
         print(f"{event.at - began:6.3f} s  {event}")
 
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("flights", assignments=[[1, 2, 3]])
-        cluster.events.listen(tell)
+        cluster.events.listen(emit)
         async with Producer(cluster.bootstrap, acks=1, idempotence=False) as producer:
             await producer.send("flights", b"committed")
             await cluster.wait_in_sync()
@@ -29,7 +29,7 @@ async def cut_off() -> None:
         print(f"Broker {cluster.leader('flights')} leads. The way to broker 1 is mended.")
         cluster.reconnect()
         await cluster.events.wait_for(IsrExpanded)
-        cluster.events.remove(tell)
+        cluster.events.remove(emit)
         print("In the log:", [record.value for record in cluster.records("flights")])
 
 

@@ -25,8 +25,8 @@ def probes(consumer: Consumer[bytes | None, bytes | None]) -> web.Application:
 
     async def ready(request: web.Request) -> web.Response:
         health = consumer.health()
-        told = {"group": health.group and health.group.state, "lag": health.lag}
-        return web.json_response(told, status=200 if health.ok else 503)
+        reported = {"group": health.group and health.group.state, "lag": health.lag}
+        return web.json_response(reported, status=200 if health.ok else 503)
 
     app = web.Application()
     app.add_routes([web.get("/healthz", alive), web.get("/readyz", ready)])

@@ -46,7 +46,7 @@ _NAMES = {
         *("RecordMetadata", "TimestampType", "TopicPartition"),
     ),
 }
-_HOME = {name: room for room, names in _NAMES.items() for name in names}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = ("errors", "partitioners", "serializers", "testing")
 
 if TYPE_CHECKING:

@@ -285,11 +285,11 @@ class ProducerConfig(CommonConfig):
     max_block: float | None = setting(
         60.0,
         seconds(0.0, 900.0, optional=True, endless=True),
-        "Seconds that enqueue() waits for room; 0 fails at once, None waits without limit.",
+        "Seconds that enqueue() waits for space; 0 fails at once, None waits without limit.",
         "max.block.ms",
     )
     max_parked: int = setting(
-        10_000, integer(0, 2**31), "Records that send() may park where there is no room."
+        10_000, integer(0, 2**31), "Records that send() may park where there is no space."
     )
     delivery_timeout: float = setting(
         120.0,

@@ -13,7 +13,7 @@
         ├── SerializationFailed     (TypeError)        a key or value that is not what it should be
         ├── RecordTooLarge          (ValueError)       a record over ``max_request_size``
         ├── RowsRejected            (ValueError)       rows of a table that can't be sent
-        ├── BufferFull                                 no room to accept another record
+        ├── BufferFull                                 no space to accept another record
         ├── ClientClosed            (RuntimeError)     used before start or after close
         ├── WrongContext            (RuntimeError)     used from another loop, thread or process
         ├── BackgroundTaskDied                         an internal task ended unexpectedly
@@ -331,7 +331,7 @@ class RowsRejected(ClientError, ValueError):
 
 
 class BufferFull(ClientError):
-    """There is no room for another record: more was sent than the brokers acknowledged so far."""
+    """There is no space for another record: more was sent than the brokers acknowledged so far."""
 
     retriable = True
 

@@ -99,11 +99,11 @@ class Hooks:
                     self._broken.add(type(event))
                     self.log(logger).exception("an observer failed on %s", type(event).__name__)
 
-    def log(self, room: logging.Logger) -> ClientLog:
+    def log(self, base: logging.Logger) -> ClientLog:
         """The log of a package, with the client's name in front of each line."""
-        if room not in self._logs:
-            self._logs[room] = ClientLog(room, {"client": self.client})
-        return self._logs[room]
+        if base not in self._logs:
+            self._logs[base] = ClientLog(base, {"client": self.client})
+        return self._logs[base]
 
 
 class Counters:

@@ -18,7 +18,7 @@ from benchmarks.values import rows, windows
 
 POLL_EVERY = 1_000
 """Records between two polls for delivery reports."""
-ROOM_WAIT = 0.1
+SPACE_WAIT = 0.1
 Write = Callable[[Any, Job, int], int]
 
 
@@ -92,7 +92,7 @@ def _callback(producer: Any, job: Job, count: int) -> int:
             try:
                 produce(topic, value, on_delivery=done)
             except BufferError:
-                _when_there_is_room(producer, topic, value, on_delivery=done)
+                _when_there_is_space(producer, topic, value, on_delivery=done)
         producer.poll(0)
     producer.flush()
     return acked
@@ -112,7 +112,7 @@ def _callback_rows(producer: Any, job: Job, count: int) -> int:
             try:
                 produce(topic, value, key=key, headers=headers, on_delivery=done)
             except BufferError:
-                _when_there_is_room(
+                _when_there_is_space(
                     producer, topic, value, key=key, headers=headers, on_delivery=done
                 )
         first += len(chunk)
@@ -128,16 +128,16 @@ def _silent(producer: Any, job: Job, count: int) -> int:
             try:
                 produce(topic, value)
             except BufferError:
-                _when_there_is_room(producer, topic, value)
+                _when_there_is_space(producer, topic, value)
         producer.poll(0)
     if producer.flush():
         raise ValueError("flush left records behind")
     return count
 
 
-def _when_there_is_room(producer: Any, topic: str, value: bytes, **rest: Any) -> None:
+def _when_there_is_space(producer: Any, topic: str, value: bytes, **rest: Any) -> None:
     while True:
-        producer.poll(ROOM_WAIT)
+        producer.poll(SPACE_WAIT)
         try:
             producer.produce(topic, value, **rest)
         except BufferError:
@@ -156,7 +156,7 @@ def _batch(producer: Any, job: Job, count: int) -> int:
             messages = [{"value": value} for value in chunk]
         while producer.produce_batch(job.topic, messages) < len(messages):
             messages = [message for message in messages if message.pop("_error", None)]
-            producer.poll(ROOM_WAIT)
+            producer.poll(SPACE_WAIT)
         producer.poll(0)
     if producer.flush():
         raise ValueError("flush left records behind")

@@ -141,15 +141,15 @@ class CreateTopics(_ControllerRequest):
         return CreatedTopic(
             said.name,
             topic_id=said.topic_id if said.topic_id != NO_TOPIC_ID else None,
-            partitions=_told(said.num_partitions, asked.partitions, assigned),
-            replication_factor=_told(
+            partitions=_reported(said.num_partitions, asked.partitions, assigned),
+            replication_factor=_reported(
                 said.replication_factor, asked.replication_factor, assigned and assigned[0]
             ),
             configs={config.name: config.value for config in said.configs or ()},
         )
 
 
-def _told(said: int, asked: int | None, assigned: Sequence[object] | None) -> int | None:
+def _reported(said: int, asked: int | None, assigned: Sequence[object] | None) -> int | None:
     if said > 0:
         return said
     return len(assigned) if assigned is not None else asked

@@ -36,7 +36,7 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_show_version, help="Tell the version and exit."
+            "--version", is_eager=True, callback=_show_version, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

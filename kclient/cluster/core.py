@@ -309,7 +309,7 @@ class ClientCore:
             await self.network.close(0.0)
 
     def _fail(self, error: KafkaError) -> None:
-        self._tell(self._failure_listeners, error)
+        self._notify(self._failure_listeners, error)
         self._end(error)
         # Later, as this may be said from inside of a connection.
         asyncio.get_running_loop().call_soon(self.network.fail, error)
@@ -317,9 +317,11 @@ class ClientCore:
     def _end(self, error: KafkaError) -> None:
         self.metadata.end(error)
         self.calls.end(error)
-        self._tell(self._end_listeners, error)
+        self._notify(self._end_listeners, error)
 
-    def _tell(self, listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError) -> None:
+    def _notify(
+        self, listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError
+    ) -> None:
         """Call each, also where another one raises."""
         for listener in listeners:
             try:

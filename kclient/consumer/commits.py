@@ -129,7 +129,7 @@ class Commits:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop partitions that are no longer assigned: what waits fails, nothing is sent again."""
         self.queue.forget(partitions)
-        self._tell()
+        self._notify()
         self._wakeup.notify()
 
     def wake(self) -> None:
@@ -177,10 +177,10 @@ class Commits:
         if self._ended is not None:
             queue.end(self._ended)
         if call.error is None:
-            self._tell()
+            self._notify()
             self._start()
         else:  # the caller has begun to wait by then
-            loop.call_soon(self._tell)
+            loop.call_soon(self._notify)
         return outcome
 
     async def flush(self, deadline: float, go_on: Callable[[], bool] = lambda: True) -> bool:
@@ -248,7 +248,7 @@ class Commits:
             self.queue.put_off(now)
         obstacle = OUTSIDE_GROUP if generation is None else ""
         batch = self.queue.take(now, self._is_ours, obstacle)
-        self._tell()
+        self._notify()
         if not batch or generation is None:
             if not self.queue.idle:
                 await self._wakeup.sleep(self.queue.due - now)
@@ -284,12 +284,12 @@ class Commits:
                 if generation != OUTSIDE and not outdated:
                     self._refused(error, generation)
                 break
-        self._tell()
+        self._notify()
         self._broadcast.notify()
 
     # The callers
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Set the outcomes of finished calls, and reset the timer to the next deadline."""
         ignored: list[Commit[list[CommitFuture]]] = []
         finished = self.queue.finished()
@@ -327,7 +327,7 @@ class Commits:
     def _expire(self) -> None:
         self._timer = None
         self.queue.expire(self._core.clock.now())
-        self._tell()
+        self._notify()
         self._wakeup.notify()
 
     def _end(self, error: KafkaError) -> None:
@@ -335,7 +335,7 @@ class Commits:
         if self._ended is None:
             self._ended = error
             self.queue.end(error)
-            self._tell()
+            self._notify()
             self._wakeup.notify()
 
 

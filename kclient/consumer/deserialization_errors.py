@@ -122,15 +122,15 @@ class DeserializationErrorHandler:
         now = core.clock.now()
         if now >= self._quiet_until:
             self._quiet_until = now + QUIET
-            self._tell(core, f", the latest: {error.message}")
+            self._log_skipped(core, f", the latest: {error.message}")
         return True
 
-    def tell_rest(self, core: ClientCore) -> None:
+    def log_rest(self, core: ClientCore) -> None:
         """Log the count of skipped records that were not logged yet, as the consumer ends."""
         if self._count:
-            self._tell(core)
+            self._log_skipped(core)
 
-    def _tell(self, core: ClientCore, latest: str = "") -> None:
+    def _log_skipped(self, core: ClientCore, latest: str = "") -> None:
         log = core.hooks.log(logger)
         log.warning("records are passed over count=%d%s", self._count, latest)
         self._count = 0

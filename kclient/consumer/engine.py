@@ -185,7 +185,7 @@ class Engine:
                     await self.group.close(deadline)
                 await self.offsets.close()
                 await self.fetcher.close()
-                self.bad_records.tell_rest(self.core)
+                self.bad_records.log_rest(self.core)
                 await self.poller.close()
         except TimeoutError:
             self._log.info("closing took too long: the connections are cut off")

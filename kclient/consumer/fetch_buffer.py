@@ -53,24 +53,24 @@ class FetchBuffer:
         frame_budget: int,
         half_read_bytes: int,
         partition_bytes: int,
-        on_room: Callable[[PartitionState], None],
+        on_space: Callable[[PartitionState], None],
         on_released: Callable[[], None],
         on_corrupt: Callable[[PartitionState, CorruptRecord | CodecUnavailable], None],
     ) -> None:
         """
         Args:
             subscription: The writer of positions.
-            frame_budget: Bytes of frames above which ``has_room`` is False.
+            frame_budget: Bytes of frames above which ``has_space`` is False.
             half_read_bytes: Inflated bytes of batches read in part, from which on only these are
                 read. As many may stay with paused partitions.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
-            on_room: Called with a partition that isn't full any more, or of which all was dropped.
+            on_space: Called with a partition that isn't full any more, or of which all was dropped.
             on_released: Called when nothing points into a frame any more.
             on_corrupt: Called with a partition whose next batch can't be read; its data is dropped.
         """
         self._subscription = subscription
         self._full_bytes = partition_bytes
-        self._on_room = on_room
+        self._on_space = on_space
         self._on_released = on_released
         self._on_corrupt = on_corrupt
         self._queues: dict[PartitionState, deque[CompletedFetch]] = {}
@@ -132,7 +132,7 @@ class FetchBuffer:
     # Limits
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether more may be requested from brokers."""
         return self.frame_bytes < self.frame_budget
 
@@ -352,7 +352,7 @@ class FetchBuffer:
             del self._queues[state]
             self._turns.pop(state, None)
         if full:
-            self._on_room(state)
+            self._on_space(state)
 
     def _corrupt(self, state: PartitionState, error: CorruptRecord | CodecUnavailable) -> None:
         self._fetch_again(state)
@@ -382,7 +382,7 @@ class FetchBuffer:
         for data in queue:
             data.close()
         state.buffered_bytes = 0
-        self._on_room(state)
+        self._on_space(state)
 
     def _fetch_again(self, state: PartitionState) -> None:
         """Release the data of a partition, and have it fetched from the position on."""

@@ -69,7 +69,7 @@ class BrokerQueue:
         self.retry_at = 0.0
         self.failures = 0
         self.failing_since = 0.0
-        self.told_at = -NEVER
+        self.reported_at = -NEVER
         self.answered_at: float | None = None
         self.waiting_since: float | None = None
         self.hasty = 0
@@ -100,7 +100,7 @@ class BrokerQueue:
             self._look_at_touched(now, subscription, buffer, partition_bytes)
         if not self.session.asked:
             return self._retries[0][0] if self._retries else NEVER
-        if not buffer.has_room:
+        if not buffer.has_space:
             return NEVER
         if self.holds_back:
             return max(self.retry_at, self._last_request + SHORT_POLL)
@@ -111,9 +111,9 @@ class BrokerQueue:
         """Whether a partition isn't fetched only because enough of it waits for poll."""
         return bool(self._held)
 
-    def told(self, now: float) -> None:
+    def reported(self, now: float) -> None:
         """Record that poll raises its failures, which need not be raised again soon."""
-        self.failing_since = self.told_at = now
+        self.failing_since = self.reported_at = now
 
     def begin(self, now: float) -> None:
         """Record that a request is being sent."""

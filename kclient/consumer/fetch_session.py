@@ -61,7 +61,7 @@ class SessionEvent(enum.Enum):
     """What can happen to a session."""
 
     OPENED = "A full request was answered with a session id."
-    DECLINED = "An answer came without a session: the broker has no room, or ended it."
+    DECLINED = "An answer came without a session: the broker has no space, or ended it."
     NOT_FOUND = "The broker doesn't know the session id: it was evicted."
     MISMATCH = "Wrong epoch, lost answer, or an answer that doesn't fit to the request."
     CLOSE = "The consumer closes, or reads nothing more from this broker."

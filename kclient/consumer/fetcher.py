@@ -84,7 +84,7 @@ class Fetcher:
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
         self._wakeups: dict[BrokerQueue, Wakeup] = {}
         self._closing = False
-        self._lacks_room = False
+        self._lacks_space = False
         self.news = Broadcast()
         self.last_fetch: float | None = None
         self.last_error: KafkaError | None = None
@@ -94,7 +94,7 @@ class Fetcher:
             frame_budget=config.buffer_memory,
             half_read_bytes=max(config.buffer_memory // HALF_READ_SHARE, LEAST_HALF_READ),
             partition_bytes=config.max_partition_fetch_bytes,
-            on_room=lambda state: self.plan.touch(state),
+            on_space=lambda state: self.plan.touch(state),
             on_released=self._on_released,
             on_corrupt=self._on_corrupt,
         )
@@ -122,8 +122,8 @@ class Fetcher:
     # Calls of the buffer and the plan
 
     def _on_released(self) -> None:
-        if self._lacks_room and self.buffer.has_room:
-            self._lacks_room = False
+        if self._lacks_space and self.buffer.has_space:
+            self._lacks_space = False
             for queue in self.plan.queues.values():
                 if not queue.in_flight:
                     self._wake(queue)
@@ -157,8 +157,8 @@ class Fetcher:
                 now = self._core.clock.now()
                 due = self.plan.due(queue, now)
                 if due > now:
-                    if not self.buffer.has_room:
-                        self._lacks_room = True
+                    if not self.buffer.has_space:
+                        self._lacks_space = True
                         self.buffer.drop_paused()
                     await wakeup.sleep(due - now)
                 else:
@@ -364,7 +364,7 @@ class Fetcher:
         if queue.failures == 1:
             queue.failing_since = now
         if self._concerns_user(queue, error, now):
-            queue.told_at = now
+            queue.reported_at = now
             for state in self.plan.states_of(queue)[:1]:
                 self._subscription.fail(state, error)
 

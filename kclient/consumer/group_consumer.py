@@ -103,7 +103,7 @@ class GroupConsumer:
         self._late: MaxPollExceeded | None = None
         self._join_timer: asyncio.TimerHandle | None = None
         self._outside_since: float | None = None
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._trouble: object = None
         self._trouble_at = 0.0
         self.rebalancer = rebalancer = Rebalancer(
@@ -395,15 +395,15 @@ class GroupConsumer:
             return
         now, error = self._core.clock.now(), self.membership.trouble
         if self._outside_since is None:
-            self._outside_since = self._told_at = now
+            self._outside_since = self._reported_at = now
         if error is not self._trouble:
             self._trouble, self._trouble_at = error, now
         patience = self._config.api_timeout
-        if error is None or now - self._told_at < patience:
+        if error is None or now - self._reported_at < patience:
             return
         if now - self._trouble_at > patience / 2:
             return  # there was a response since: the group waits for others
-        self._told_at = now
+        self._reported_at = now
         stalled = ConsumerStalled(
             f"the consumer has not been in group {self.group_id!r} for "
             f"{now - self._outside_since:.1f} s; last trouble: {error}",

@@ -103,19 +103,19 @@ class NoPositionCheck:
     def __init__(self, subscription: Subscription, again: float) -> None:
         self._subscription = subscription
         self._again = again
-        self._told: dict[PartitionState, tuple[int, float]] = {}
+        self._reported: dict[PartitionState, tuple[int, float]] = {}
 
     def check(self, now: float) -> None:
         """Raise NoPosition where poll has to; not needed while all partitions have a position."""
         subscription = self._subscription
         if subscription.settled:
-            if self._told:
-                self._told.clear()
+            if self._reported:
+                self._reported.clear()
             if not (len(subscription) or subscription.topics or subscription.expecting):
                 raise _nothing(grouped=subscription.grouped)
             return
         missing = subscription.without_position()
-        before, self._told = self._told, {}
+        before, self._reported = self._reported, {}
         if not missing:
             return
         waits = any(
@@ -125,9 +125,9 @@ class NoPositionCheck:
         for state in missing:
             position_version, at = before.get(state, (-1, now))
             if waits and position_version == state.position_version and now - at < self._again:
-                self._told[state] = (position_version, at)
+                self._reported[state] = (position_version, at)
             else:
-                self._told[state] = (state.position_version, now)
+                self._reported[state] = (state.position_version, now)
                 unreported.append(state)
         if unreported:
             raise _no_position(unreported)

@@ -216,7 +216,7 @@ class Poller:
         """Raise where a partition has had no response for long."""
         buffer = self._buffer
         # Over the memory limit nothing is fetched, as long as there is something to take.
-        full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
+        full = not buffer.has_space and (buffer.has_turns or bool(buffer.blocked))
         throttled = self._core.network.throttled()
         queues = self._plan.queues
         self.stall_detector.check(self._subscription, queues, now, full=full, throttled=throttled)

@@ -116,7 +116,7 @@ class Rebalancer:
         )
         self.topic_subscription = TopicSubscription(core)
         self.callbacks = RebalanceListenerInvoker(
-            core, group_options.listener, config.max_poll_interval, self._tell_user
+            core, group_options.listener, config.max_poll_interval, self._notify_user
         )
         self._leader_assignment = LeaderAssignment(core, self.topic_subscription)
         self.commits = Commits(
@@ -127,7 +127,7 @@ class Rebalancer:
         )
         self.processed: ProcessedOffsets = polled_records
 
-    def _tell_user(self) -> None:
+    def _notify_user(self) -> None:
         """Wake pending polls, also in the midst of the records that an ``async for`` has taken."""
         self._polled_records.settle()
         self._wake()
@@ -343,12 +343,12 @@ class Rebalancer:
             self.membership.rejoin("partitions were given up for others")
         for assignor in self._assignors:
             if assignor.name == generation.protocol:
-                self._tell(assignor, list(partitions), generation)
+                self._notify(assignor, list(partitions), generation)
         if not generation.is_leader:
             self._leader_assignment.resign()
         await self._take(partitions)
 
-    def _tell(
+    def _notify(
         self, assignor: Assignor, partitions: Sequence[TopicPartition], generation: Generation
     ) -> None:
         try:

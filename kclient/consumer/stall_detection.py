@@ -104,7 +104,7 @@ class StallDetector:
                 waiting[state] = self._reported[state] = (_mark(state), now)
                 queue = queues.get(state.node_id) if state.node_id is not None else None
                 if queue is not None:
-                    queue.told(now)
+                    queue.reported(now)
                 del suspects[state]
             first = stalled[0].node_id
             raise _error(stalled, seconds, queues.get(first) if first is not None else None)
@@ -123,7 +123,7 @@ class StallDetector:
         if queue is None or state.topic_partition not in queue.session.asked:
             return since
         answered = queue.answered_at
-        latest = queue.told_at if answered is None else max(queue.told_at, answered)
+        latest = queue.reported_at if answered is None else max(queue.reported_at, answered)
         return since if latest <= since else min(latest, now)
 
 

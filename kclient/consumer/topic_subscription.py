@@ -47,7 +47,7 @@ class TopicSubscription:
         self._look_at = 0.0
         self._gone: tuple[str, ...] = ()
         self._lacking: dict[str, float] = {}
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._pins: dict[str, tuple[str, ...]] = {}
 
     def subscribe(self, topic_filter: TopicFilter) -> None:
@@ -120,12 +120,14 @@ class TopicSubscription:
         self.refresh()
         unknown, now = self.unknown, self._core.clock.now()
         again = now - self._core.config.api_timeout
-        before = self._told
-        self._told = {topic: before[topic] for topic in unknown if before.get(topic, again) > again}
-        unreported = [topic for topic in unknown if topic not in self._told]
+        before = self._reported
+        self._reported = {
+            topic: before[topic] for topic in unknown if before.get(topic, again) > again
+        }
+        unreported = [topic for topic in unknown if topic not in self._reported]
         if not unreported:
             return
-        self._told.update(dict.fromkeys(unreported, now))
+        self._reported.update(dict.fromkeys(unreported, now))
         others = len(self.topic_filter.topics) > len(unknown)
         meanwhile = "; the other topics are read meanwhile" if others else ""
         error = UnknownTopicOrPartition(

@@ -42,7 +42,7 @@ class ErrorAction(enum.Enum):
     OVER = "the generation is over: what was assigned is lost; join again with the same member id"
     FORGET = "the coordinator doesn't know the member: lost, too, and the member id with it"
     DONE = "that is as good as success"
-    LATER = "refused, but that may pass: the user is told, and it is tried again after a long while"
+    LATER = "refused, but that may pass: the user is notified, and a much later attempt follows"
     FATAL = "no further attempt can mend it"
 
 

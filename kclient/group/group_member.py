@@ -192,11 +192,11 @@ class GroupMember(AsyncOnly):
         try:
             async with self._closing.limit():
                 await self._membership.close(
-                    "the member is closed", deadline, tell=self._leave, catch_up=True
+                    "the member is closed", deadline, send_leave=self._leave, catch_up=True
                 )
         except TimeoutError:  # no time is left, except for what must be revoked
             now = self._core.clock.now()
-            await self._membership.close("", now, tell=False, catch_up=True)
+            await self._membership.close("", now, send_leave=False, catch_up=True)
         finally:
             await self._core.close(max(self._closing.time_left, LAST_MOMENT))
 

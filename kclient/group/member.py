@@ -43,7 +43,7 @@ class MemberState(enum.Enum):
     JOINING = "JoinGroup is under way, or about to be sent again."
     SYNCING = "A generation has begun: its leader assigns, and SyncGroup waits for the outcome."
     STABLE = "In the group, with an assignment."
-    LOST = "No member any more, though it was: whom it serves is being told."
+    LOST = "No member any more, though it was: the application is being notified."
     FAILED = "It can't be a member, whatever it tries."
     CLOSED = "It has left for good."
 
@@ -57,7 +57,7 @@ class MemberEvent(enum.Enum):
     AGAIN = "The generation is over before it was complete: join again."
     SYNCED = "SyncGroup was answered with an assignment."
     OVER = "The membership is over, by the coordinator's word or by silence."
-    TOLD = "Whom it serves knows of the loss."
+    NOTIFIED = "The application was notified of the loss."
     LEFT = "It leaves the group, and may come back."
     FAILED = "An error that no further attempt can mend."
     CLOSED = "It leaves for good."
@@ -71,7 +71,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberEvent, MemberState]]] = {
     _S.JOINING: {_E.JOINED: _S.SYNCING, _E.AGAIN: _S.JOINING, _E.OVER: _S.LOST, **_ENDS},
     _S.SYNCING: {_E.SYNCED: _S.STABLE, _E.AGAIN: _S.JOINING, _E.OVER: _S.LOST, **_ENDS},
     _S.STABLE: {_E.REBALANCE: _S.PREPARING, _E.OVER: _S.LOST, **_ENDS},
-    _S.LOST: {_E.TOLD: _S.PREPARING, **_ENDS},
+    _S.LOST: {_E.NOTIFIED: _S.PREPARING, **_ENDS},
     _S.FAILED: {_E.CLOSED: _S.CLOSED},
     _S.CLOSED: {},
 }
@@ -303,12 +303,12 @@ class Member:
         self.error = error
         return True
 
-    def told(self) -> None:
+    def loss_reported(self) -> None:
         """Record that the host knows of the loss."""
         self.has_assignment = False
         self.error = None
         self.request_rejoin("the membership was lost")
-        self._apply(MemberEvent.TOLD)
+        self._apply(MemberEvent.NOTIFIED)
 
     def leave(self, *, keep_id: bool = False) -> str:
         """Leave, until the next rejoin is requested. Returns the member id until now.

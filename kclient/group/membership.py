@@ -198,7 +198,7 @@ class Membership:
         self._wakeup.notify()
 
     async def leave(
-        self, reason: str, *, tell: bool | None = None, timeout: float | None = None
+        self, reason: str, *, send_leave: bool | None = None, timeout: float | None = None
     ) -> None:
         """Leave the group, until the next ``rejoin``. The host is neither asked nor notified.
 
@@ -207,19 +207,20 @@ class Membership:
 
         Args:
             reason: For the coordinator's log.
-            tell: Whether to send LeaveGroup. None: yes, unless it is a static member, which may
-                come back within its session as if it had never left.
+            send_leave: Whether to send LeaveGroup. None: yes, unless it is a static member, which
+                may come back within its session as if it had never left.
             timeout: Seconds; the session timeout by default, ``api_timeout`` at most.
 
         Cancellation: it has left all the same; the others may find out later.
         """
-        join_pending, tells = self._heartbeats.join_node is not None, self._tells(tell)
+        join_pending = self._heartbeats.join_node is not None
+        send_leave = self._sends_leave(send_leave)
         nameless = self._joining.nameless
-        member_id = self._member.leave(keep_id=not tells)
-        self._joining.forget_progress(keep_id=not tells)
+        member_id = self._member.leave(keep_id=not send_leave)
+        self._joining.forget_progress(keep_id=not send_leave)
         self._again_at = math.inf
         self._break_off()
-        if not tells or not (member_id or nameless):
+        if not send_leave or not (member_id or nameless):
             return
         self._leaves += 1
         try:
@@ -231,7 +232,12 @@ class Membership:
             self._wakeup.notify()
 
     async def close(
-        self, reason: str, deadline: float, *, tell: bool | None = None, catch_up: bool = False
+        self,
+        reason: str,
+        deadline: float,
+        *,
+        send_leave: bool | None = None,
+        catch_up: bool = False,
     ) -> None:
         """Leave for good and stop: ``host.leaving``, then LeaveGroup. Closing twice is fine.
 
@@ -239,7 +245,7 @@ class Membership:
             reason: For the coordinator's log.
             deadline: On the client's clock; it is over by then, whatever brokers and host do. A
                 part of the time is kept for LeaveGroup, which ``host.leaving`` doesn't get.
-            tell: See ``leave``.
+            send_leave: See ``leave``.
             catch_up: Have the host revoke what it has where the time was over before that.
 
         Cancellation: call it again; it goes on where it was.
@@ -261,7 +267,7 @@ class Membership:
         if self._member.state is not MemberState.CLOSED:
             self._farewell = self._member.close()
             self._unsaid = bool(self._farewell) or self._joining.nameless
-        if self._unsaid and self._tells(tell):
+        if self._unsaid and self._sends_leave(send_leave):
             await self.send_leave_group(self._farewell, reason, deadline, join_pending=join_pending)
         self._unsaid = False
 
@@ -331,20 +337,20 @@ class Membership:
             case MemberState.SYNCING:
                 await self._sync()
             case MemberState.LOST:
-                await self._tell_of_loss()
+                await self._report_loss()
 
     async def _end(self) -> None:
         """End for good: the host revokes or loses what it has."""
         member, self._ended = self._member, True
         if member.state is MemberState.LOST:
-            await self._tell_of_loss()
+            await self._report_loss()
         if member.state is MemberState.FAILED:
             assert member.error is not None
             if member.has_assignment:
                 member.has_assignment = False
                 await self._host.lost(member.error)
             self._host.failed(member.error)
-            if self._ending is None and member.member_id and self._tells(None):
+            if self._ending is None and member.member_id and self._sends_leave(None):
                 await self._joining.broker_wait.run(self._part)
         elif member.has_assignment and self._ending is not None:
             await self._host_does(self._host.leaving(self._host_deadline(self._ending)))
@@ -362,12 +368,12 @@ class Membership:
         await self.send_leave_group(self._member.member_id, "it can't be a member", until)
         self._member.member_id = ""
 
-    async def _tell_of_loss(self) -> None:
+    async def _report_loss(self) -> None:
         error = self._member.error
         assert error is not None
         await self._host.lost(error)
         if self._member.state is MemberState.LOST:
-            self._member.told()
+            self._member.loss_reported()
 
     async def _sync(self) -> None:
         generation, assignment = self._member.generation, await self._joining.sync()
@@ -440,8 +446,8 @@ class Membership:
 
     # Leaving
 
-    def _tells(self, tell: bool | None) -> bool:
-        return self._requests.instance_id is None if tell is None else tell
+    def _sends_leave(self, send_leave: bool | None) -> bool:
+        return self._requests.instance_id is None if send_leave is None else send_leave
 
     async def send_leave_group(
         self, member_id: str, reason: str, deadline: float, *, join_pending: bool = False
@@ -473,7 +479,7 @@ class Membership:
             try:
                 await retry_state.recover(error, calls.name_of(node_id), seen)
             except KafkaError as failure:
-                text = "group %s couldn't be told that member %s leaves: %s"
+                text = "group %s couldn't be notified that member %s leaves: %s"
                 self._log.info(text, requests.group_id, member_id, failure)
                 return
 

@@ -171,7 +171,7 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._settle()
         if connection.state is not _CLOSED:
-            self.owner.channel_has_room(self)
+            self.owner.channel_has_space(self)
 
     def eof_received(self) -> None:
         """The peer closes; ``connection_lost`` follows."""
@@ -188,7 +188,7 @@ class Channel(asyncio.BufferedProtocol):
         self.full_since = None
         self.connection.writable = True
         if not self.connection.is_closed:
-            self.owner.channel_has_room(self)
+            self.owner.channel_has_space(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""

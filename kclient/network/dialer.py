@@ -50,7 +50,7 @@ async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Sequence[SocketAddress]] = loop.create_future()
 
-    def tell(addresses: Sequence[SocketAddress], error: Exception | None) -> None:
+    def notify(addresses: Sequence[SocketAddress], error: Exception | None) -> None:
         if found.done():
             return  # given up meanwhile
         if error is not None:
@@ -66,7 +66,7 @@ async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
         except Exception as failure:
             error = failure
         with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter any more
-            loop.call_soon_threadsafe(tell, addresses, error)
+            loop.call_soon_threadsafe(notify, addresses, error)
 
     threading.Thread(target=look_up, name="kclient-dns", daemon=True).start()
     return await found

@@ -270,7 +270,7 @@ class NodeConnection:
         """Its name has other addresses, which need time, too."""
         self._arm(channel.setup_deadline)
 
-    def channel_has_room(self, channel: Channel) -> None:
+    def channel_has_space(self, channel: Channel) -> None:
         """Write what waited, and say so where nothing does."""
         if not self.waiting and not self._notify_when_ready:
             return
@@ -410,7 +410,7 @@ class NodeConnection:
             )
             channel.end(error)
         if connection.state is _READY:
-            self.channel_has_room(channel)  # a time of silence may be over
+            self.channel_has_space(channel)  # a time of silence may be over
 
     def _expire_waiting(self, now: float) -> None:
         expired = [request for request in self.waiting if request.next_deadline <= now]

@@ -112,7 +112,7 @@ class Admission:
         self._followed: Cluster | None = None
         self.max_block = config.max_block
         self._shortened: dict[PartitionQueue, None] = {}  # whose batch got an earlier deadline
-        self.waiting_records.room_emptied = self._seal_shortened
+        self.waiting_records.space_emptied = self._seal_shortened
 
     # Records from the application.
 
@@ -303,7 +303,7 @@ class Admission:
                 record.deadline = now + self.max_block
         planned = self.waiting_records.next_due()
         if for_memory:
-            self.waiting_records.wait_for_room(record)
+            self.waiting_records.wait_for_space(record)
         elif (
             known is not None
             and partition is not None
@@ -330,11 +330,11 @@ class Admission:
         if not for_memory:
             self.waiting_records.check_topic_line(topic, size, self._accumulator.budget.used)
         elif when_full is WhenFull.QUEUE:
-            self.waiting_records.check_room_line(size, self._memory_words())
+            self.waiting_records.check_space_line(size, self._memory_words())
         else:
             raise BufferFull(
                 self._memory_words(),
-                hint="use `await producer.enqueue(...)`, which waits for room",
+                hint="use `await producer.enqueue(...)`, which waits for space",
                 maybe_written=False,
             )
 
@@ -525,12 +525,12 @@ class Admission:
             return self._topic_missing(record, setting)
         if enqueued:
             return BufferFull(
-                f"no room within {setting}: {self._memory_words()}",
+                f"no space within {setting}: {self._memory_words()}",
                 hint="are the brokers reachable? Else raise buffer_memory or send less at once",
                 maybe_written=False,
             )
         return DeliveryTimedOut(
-            f"a record for topic {record.topic} found no room within {setting}: "
+            f"a record for topic {record.topic} found no space within {setting}: "
             f"{self._memory_words()}",
             maybe_written=False,
         )
@@ -557,7 +557,7 @@ class Admission:
         if self.waiting_records.awaits_partition(record):
             return f"topic {name} has no partition {record.wanted} as far as is known"
         if not self.waiting_records.has_waiting(name):
-            return f"a record for topic {name} found no room: {self._memory_words()}"
+            return f"a record for topic {name} found no space: {self._memory_words()}"
         code = self._metadata.view.topic_error(name)
         if code == UnknownTopicOrPartition.code:
             return f"topic {name} doesn't exist"

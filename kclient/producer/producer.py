@@ -191,7 +191,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._turn = new_yield_timer(self._accumulator.budget)
         self._put = self._admission.put
         self._check = core.check_usable
-        self._no_room = WhenFull.RAISE if self._config.max_block == 0.0 else self._new_waiter
+        self._no_space = WhenFull.RAISE if self._config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
         self._add_gauges()
@@ -361,7 +361,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             # A loop of calls that never suspend would block the sender and incoming responses.
             await yield_to_loop(self._turn)
             self._check()
-        delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
+        delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_space)
         outcome = delivery._outcome
         if isinstance(outcome, WaitingRecord) and outcome.waiter is not None:
             await until_appended(outcome, delivery)

@@ -132,7 +132,7 @@ class SendMany(BulkSend):
         try:
             await self._drain(feed)
         except BaseException as error:
-            self._tell_rest(error, feed)
+            self._report_rest(error, feed)
             raise
 
     async def _drain(self, feed: RecordSource) -> None:
@@ -201,7 +201,7 @@ class SendMany(BulkSend):
             f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken{lost}"
         )
 
-    def _tell_rest(self, error: BaseException, feed: RecordSource) -> None:
+    def _report_rest(self, error: BaseException, feed: RecordSource) -> None:
         """Add to ``error``, which ends the call, what is lost or was raised behind it."""
         behind, raised = feed.count - feed.at, feed.error
         if behind:

@@ -36,7 +36,7 @@ _PARKED_SHARE = 4
 """Records that wait for memory may exceed the memory budget by this fraction of it."""
 _UPKEEP = 512
 """Approximate bytes that a waiting record takes in addition to its content."""
-_REMEDY = "use `await producer.enqueue(...)`, which waits for room, or await deliveries"
+_REMEDY = "use `await producer.enqueue(...)`, which waits for space, or await deliveries"
 
 
 class WaitingRecord(BatchOutcome):
@@ -147,25 +147,25 @@ class WaitingRecords:
         count: Records of ``send`` that wait for memory.
         size: Their bytes.
         claimed: Bytes that records waiting for metadata will need, their overhead included.
-        room_emptied: Called when the last record has left the queue for memory.
+        space_emptied: Called when the last record has left the queue for memory.
     """
 
     def __init__(self, max_count: int, budget: MemoryBudget) -> None:
         self.count = 0
         self.size = 0
         self.claimed = 0
-        self.room_emptied: Callable[[], object] = lambda: None
+        self.space_emptied: Callable[[], object] = lambda: None
         self._budget = budget
         self._max_count = max_count
         self._max_bytes = budget.limit // _PARKED_SHARE
         self._memory = budget.limit
-        self._room: Line = OrderedDict()
+        self._space: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._begun: dict[str, float] = {}
         self._partitions: dict[TopicPartition, Line] = {}
         self._deadlines: DeadlineQueue[WaitingRecord] = DeadlineQueue(_is_waiting)
 
-    def check_room_line(self, size: int, why: str) -> None:
+    def check_space_line(self, size: int, why: str) -> None:
         """Raise BufferFull if no further record of ``size`` bytes may wait for memory.
 
         The first one is accepted whatever its size.
@@ -197,9 +197,9 @@ class WaitingRecords:
             maybe_written=False,
         )
 
-    def wait_for_room(self, record: WaitingRecord) -> None:
+    def wait_for_space(self, record: WaitingRecord) -> None:
         """Put a new record at the end of the queue for memory."""
-        self._enter(record, self._room)
+        self._enter(record, self._space)
 
     def wait_for_topic(self, record: WaitingRecord, now: float) -> None:
         """Put a new record at the end of its topic's queue."""
@@ -231,15 +231,15 @@ class WaitingRecords:
 
     def _go(self, queue: Line | None) -> None:
         for record in queue or ():
-            record.line = self._room
-            self._room[record] = None
+            record.line = self._space
+            self._space[record] = None
             if record.waiter is None:
                 self._count(record, queue, -1)
-                self._count(record, self._room, 1)
+                self._count(record, self._space, 1)
 
     def next_for_memory(self) -> WaitingRecord | None:
         """Return the first record of the queue for memory; None if it is empty."""
-        return next(iter(self._room), None)
+        return next(iter(self._space), None)
 
     def unknown_topics(self) -> list[str]:
         """Return the topics with a queue."""
@@ -269,7 +269,7 @@ class WaitingRecords:
 
     def all_waiting(self) -> list[WaitingRecord]:
         """Return all waiting records, queue by queue."""
-        queues = (self._room, *self._topics.values(), *self._partitions.values())
+        queues = (self._space, *self._topics.values(), *self._partitions.values())
         return [record for queue in queues for record in queue]
 
     def pop_due(self, now: float) -> WaitingRecord | None:
@@ -289,13 +289,13 @@ class WaitingRecords:
         if queue is None:
             return
         del queue[record]
-        if not queue and queue is not self._room:
+        if not queue and queue is not self._space:
             self._ended(record, queue)
         self._budget.waiting -= 1
         if record.waiter is None:
             self._count(record, queue, -1)
-        if not self._room and queue is self._room:
-            self.room_emptied()
+        if not self._space and queue is self._space:
+            self.space_emptied()
 
     def _ended(self, last: WaitingRecord, queue: Line) -> None:
         if self._topics.get(last.topic) is queue:
@@ -313,7 +313,7 @@ class WaitingRecords:
             self._deadlines.push(record.deadline, record)
 
     def _count(self, record: WaitingRecord, queue: object, sign: int) -> None:
-        if queue is self._room:
+        if queue is self._space:
             self.count += sign
             self.size += sign * record.size
         else:

@@ -39,7 +39,7 @@ cdef class BatchBuilder:
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
-    cdef Py_ssize_t _room
+    cdef Py_ssize_t _space
     cdef unsigned char* _memory
     cdef Py_ssize_t _size
     cdef bytearray _buffer

@@ -74,7 +74,7 @@ cdef class ColumnStore:
         int64_t start_offset, Py_ssize_t limit)
 
 
-cdef Py_ssize_t room_for(Py_ssize_t wanted, Py_ssize_t room, Py_ssize_t expected) noexcept
+cdef Py_ssize_t space_for(Py_ssize_t wanted, Py_ssize_t space, Py_ssize_t expected) noexcept
 
 cdef int resize(bytearray data, Py_ssize_t size) except -1
 

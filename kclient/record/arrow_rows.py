@@ -443,7 +443,9 @@ class ArrowRows:
         targets_view: Any = targets
         self._refuse_beyond(row, last)
         if last > len(targets_view) or partitions < 1:
-            raise InvalidArgument("targets must have room for all rows, and partitions be positive")
+            raise InvalidArgument(
+                "targets must have space for all rows, and partitions be positive"
+            )
         left = _HASHED_AT_ONCE
         while row < last and left > 0:
             target = self.partition(row)

@@ -120,7 +120,7 @@ class BatchBuilder:
         "_codec",
         "_expected",
         "_payload",
-        "_room",
+        "_space",
         "_used",
         "base_timestamp",
         "closed",
@@ -140,7 +140,7 @@ class BatchBuilder:
     ) -> None:
         if not 0 < limit <= _INT32_MAX:
             raise InvalidArgument(f"limit must be 1 to {_INT32_MAX} bytes, not {limit}")
-        self._room = limit - BATCH_HEADER_BYTES
+        self._space = limit - BATCH_HEADER_BYTES
         self._expected = expected
         self._attributes = (
             (LOG_APPEND_BIT if log_append_time else 0)
@@ -255,7 +255,7 @@ class BatchBuilder:
         if not cython.compiled:
             return self._join_values(timestamp, values[: max(count, 0)])
         out_cstr: Any = self._memory
-        end = min(self._room, self._size)
+        end = min(self._space, self._size)
         pos = self._used
         index = zigzag(self.record_count)
         time = zigzag(timestamp - self.base_timestamp)
@@ -328,7 +328,7 @@ class BatchBuilder:
         size = len(record)
         prefix = _VARINTS[size] if size < _TABLE_SIZE else varint(size)
         total = len(prefix) + size
-        if self._used + total > self._room:
+        if self._used + total > self._space:
             check_size(size)
             if count:
                 return -1
@@ -351,7 +351,7 @@ class BatchBuilder:
                 break
             size = len(value)
             # ``put`` raises for a record larger than any batch.
-            if self._used + size > self._room:
+            if self._used + size > self._space:
                 break
             if self._join(timestamp, delta, None, value, _NO_HEADERS) < 0:
                 break
@@ -398,7 +398,7 @@ class BatchBuilder:
         if value_size > 0:
             size += value_size
         total = size + varint_size(zigzag(size))
-        if self._used + total > self._room:
+        if self._used + total > self._space:
             check_size(size)
             if self.record_count > 0:
                 return 0
@@ -428,8 +428,8 @@ class BatchBuilder:
         size = max(wanted, 2 * self._size, self._expected)
         # All full batches take the same size: freed memory that is slightly too small for the next
         # one would be left as a hole.
-        if size > self._room - (self._room >> 2):
-            size = max(wanted, self._room)
+        if size > self._space - (self._space >> 2):
+            size = max(wanted, self._space)
         # The new bytes need no defined content: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
         self._take(self._buffer)

@@ -71,17 +71,17 @@ class BytesColumn:
         wanted = rows + more + 1
         try:
             if wanted > len(self.ends):
-                resize_items(self.ends, room_for(wanted, len(self.ends), self._expected_rows + 1))
+                resize_items(self.ends, space_for(wanted, len(self.ends), self._expected_rows + 1))
         finally:
             self._ends_view = self.ends
         wanted = rows + more
         if wanted > len(self.present):
-            resize(self.present, room_for(wanted, len(self.present), self._expected_rows))
+            resize(self.present, space_for(wanted, len(self.present), self._expected_rows))
         self._present_cstr: Any = self.present
         wanted = self._ends_view[rows] + size_bytes
         self._asked = max(self._asked, wanted)
         if wanted > len(self.data):
-            resize(self.data, room_for(wanted, len(self.data), self._expected_bytes))
+            resize(self.data, space_for(wanted, len(self.data), self._expected_bytes))
         self._data_cstr: Any = self.data
 
     def trim(self, rows: int) -> None:
@@ -183,7 +183,7 @@ class ColumnStore:
         """Allocate for ``more`` rows, with ``size_bytes`` bytes of keys and values in total."""
         wanted = self.rows + more
         if wanted > len(self.offsets):
-            size = room_for(wanted, len(self.offsets), self._expected_rows)
+            size = space_for(wanted, len(self.offsets), self._expected_rows)
             resize_items(self.timestamps, size)
             resize_items(self.header_ends, size + 1)
             # Last, as its length shows that all are allocated; the others may raise MemoryError.
@@ -296,15 +296,15 @@ class ColumnStore:
         return pos, left
 
 
-def room_for(wanted: int, room: int, expected: int) -> int:
-    """Return a new size for a buffer of size ``room`` that needs ``wanted``; it grows seldom.
+def space_for(wanted: int, space: int, expected: int) -> int:
+    """Return a new size for a buffer of size ``space`` that needs ``wanted``; it grows seldom.
 
     In C, expected space costs nothing until it is used; in Python it would have to be cleared. If
     little is needed, a large allocation is not worth its system calls.
     """
     if not cython.compiled or wanted * _EXPECTED_SHARE < expected:
         expected = 0
-    return max(wanted, 2 * room, expected)
+    return max(wanted, 2 * space, expected)
 
 
 def resize(data: bytearray, size: int) -> None:

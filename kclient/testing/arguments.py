@@ -65,8 +65,8 @@ def node_of(name: str, value: object, known: Iterable[int]) -> int:
 
 
 def _no_node(name: str, value: object, ids: list[int]) -> str:
-    told = ", ".join(str(one) for one in ids)
-    return f"{name}={value!r} must be the node id of a broker: {told}"
+    named = ", ".join(str(one) for one in ids)
+    return f"{name}={value!r} must be the node id of a broker: {named}"
 
 
 class ByNodeId(dict[int, T]):

@@ -61,14 +61,14 @@ class ReceiveBuffer:
         self._end = 0
         self.held = 0
 
-    def room(self, busy: bool) -> memoryview:
+    def space(self, busy: bool) -> memoryview:
         """The memory to read into; while ``busy`` bytes of returned frames are not overwritten."""
         if not self.held and not busy:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER_BYTES:
                 self._buffer = bytearray(_BUFFER_BYTES)
         elif self._end == len(self._buffer):
-            self._make_room()
+            self._make_space()
         return memoryview(self._buffer)[self._end :]
 
     def took(self, count: int) -> None:
@@ -76,7 +76,7 @@ class ReceiveBuffer:
         self._end += count
         self.held += count
 
-    def _make_room(self) -> None:
+    def _make_space(self) -> None:
         """Make space for more; it grows with the bytes read, not with the size field of a frame.
 
         Always a new buffer: a request that waits may have views of the old one.
@@ -224,7 +224,7 @@ class Channel(asyncio.BufferedProtocol):
         self._broker.channel_closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._in.room(self._busy)
+        return self._in.space(self._busy)
 
     def buffer_updated(self, count: int) -> None:
         if self._input_closed:

@@ -162,12 +162,12 @@ class EventLog:
         try:
             while self._untold:
                 for listener in tuple(self._listeners):
-                    self._tell(listener, self._untold[0])
+                    self._notify(listener, self._untold[0])
                 self._untold.popleft()
         finally:
             self._untold.clear()
 
-    def _tell(self, listener: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
+    def _notify(self, listener: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
         try:
             listener(event)
         except (KeyboardInterrupt, SystemExit):

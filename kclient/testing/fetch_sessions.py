@@ -234,28 +234,28 @@ class FetchSessions:
     ) -> tuple[ErrorCode, int, list[FetchPartitionData]]:
         if session.epoch != context.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
-        told = []
+        reported = []
         for answer in answers:
             cached = session.partitions.get(answer.key)
             if cached is None or not cached.has_news(answer):
                 continue
-            told.append(answer)
+            reported.append(answer)
             if answer.size_bytes:  # the others come first next time
                 session.partitions[answer.key] = session.partitions.pop(answer.key)
-        return ErrorCode.NONE, session.session_id, told
+        return ErrorCode.NONE, session.session_id, reported
 
     def _create(self, context: FetchContext, answers: list[FetchPartitionData], now: float) -> int:
         follower = context.follower
         if follower >= 0:
             self._drop_of(follower)
-        elif not self._has_room(now):
+        elif not self._has_space(now):
             return NO_SESSION
         session = FetchSession(
             self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, follower
         )
-        told = {answer.key: answer for answer in answers}
+        reported = {answer.key: answer for answer in answers}
         for one in context.wanted:
-            answer = told.get(one.key)
+            answer = reported.get(one.key)
             if answer is not None:
                 session.partitions[one.key] = _Cached(
                     one, answer.high_watermark, answer.log_start_offset
@@ -268,7 +268,7 @@ class FetchSessions:
         for one in [each for each in self._sessions.values() if each.follower == follower]:
             del self._sessions[one.session_id]
 
-    def _has_room(self, now: float) -> bool:
+    def _has_space(self, now: float) -> bool:
         """Whether there is a slot for another client; evicts the oldest session if it may."""
         clients = [one for one in self._sessions.values() if one.follower < 0]
         if len(clients) < self.slots:

@@ -54,13 +54,13 @@ class FollowerFetch:
     Args:
         node_id: The follower.
         tally: Counts truncations.
-        tell: Called with an event for each truncation.
+        notify: Called with an event for each truncation.
     """
 
-    def __init__(self, node_id: int, tally: Tally, tell: Callable[[ClusterEvent], None]) -> None:
+    def __init__(self, node_id: int, tally: Tally, notify: Callable[[ClusterEvent], None]) -> None:
         self._node_id = node_id
         self._tally = tally
-        self._tell = tell
+        self._notify = notify
         self._mine: dict[Key, Replica] = {}
         self._to_send: dict[Key, None] = {}
         self._to_forget: dict[Key, None] = {}
@@ -68,7 +68,7 @@ class FollowerFetch:
         self._out_of_range: dict[Key, list[int]] = {}
         self._delayed: dict[Key, float] = {}
         self._epochs: dict[Key, int] = {}
-        self._told_starts: dict[Key, int] = {}
+        self._reported_starts: dict[Key, int] = {}
         self._session = (0, 0)
 
     @property
@@ -114,7 +114,7 @@ class FollowerFetch:
         self._to_send.pop(key, None)
         self._delayed.pop(key, None)
         self._epochs.pop(key, None)
-        self._told_starts.pop(key, None)
+        self._reported_starts.pop(key, None)
         if key in self._asked:
             self._to_forget[key] = None
 
@@ -169,7 +169,7 @@ class FollowerFetch:
         for key in self._to_send:
             self._to_forget.pop(key, None)
             replica = self._mine[key]
-            self._told_starts[key] = replica.log.start_offset
+            self._reported_starts[key] = replica.log.start_offset
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
             topic.partitions.append(
                 FetchPartition(
@@ -219,14 +219,14 @@ class FollowerFetch:
             replica.take(StoredBatch(one) for one in split_batches(part.records))
             self._to_send[key] = None
         replica.follow(part.high_watermark, part.log_start_offset)
-        if replica.log.start_offset != self._told_starts.get(key):
+        if replica.log.start_offset != self._reported_starts.get(key):
             self._to_send[key] = None  # a DeleteRecords may wait until the leader knows it
 
     def _truncated(self, replica: Replica, end: int) -> None:
         """Count and report that a log, which ended at ``end``, was truncated."""
         self._tally.truncations += 1
         facts, now = replica.facts, replica.log.end_offset
-        self._tell(LogTruncated(facts.topic, facts.index, self._node_id, now, end - now))
+        self._notify(LogTruncated(facts.topic, facts.index, self._node_id, now, end - now))
 
     # Partitions whose end isn't within the leader's log
 

@@ -99,7 +99,7 @@ class MemoryTransport(asyncio.Transport):
         self.outgoing.write(bytes(data))
         if not self._writing_paused and self.get_write_buffer_size() > self._high:
             self._writing_paused = True
-            self._tell("pause_writing")
+            self._notify("pause_writing")
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
         self.write(b"".join(list_of_data))
@@ -136,7 +136,7 @@ class MemoryTransport(asyncio.Transport):
         """Bytes were delivered to the other side."""
         if self._writing_paused and self.get_write_buffer_size() <= self._low:
             self._writing_paused = False
-            self._tell("resume_writing")
+            self._notify("resume_writing")
         if self._closing:
             self._finish_if_written()
 
@@ -190,7 +190,7 @@ class MemoryTransport(asyncio.Transport):
         if not self.get_write_buffer_size():
             self.lose(None)
 
-    def _tell(self, what: Literal["pause_writing", "resume_writing"]) -> None:
+    def _notify(self, what: Literal["pause_writing", "resume_writing"]) -> None:
         if self._protocol is None or self.gone:
             return
         try:

@@ -69,7 +69,7 @@ class Quorum:
         """Call ``listener`` with each event, before the watchers act on it."""
         self._listeners.append(listener)
 
-    def tell(self, event: ClusterEvent) -> None:
+    def notify(self, event: ClusterEvent) -> None:
         """Notify the listeners of an event."""
         for listener in self._listeners:
             listener(event)
@@ -88,8 +88,8 @@ class Quorum:
         self.end_session(node_id)
         self._last_session += 1
         self._sessions[node_id] = self._last_session
-        self.tell(BrokerUp(node_id, self._last_session))
-        self._tell(QuorumEvent.SESSION_OPENED, node_id)
+        self.notify(BrokerUp(node_id, self._last_session))
+        self._notify(QuorumEvent.SESSION_OPENED, node_id)
         return self._last_session
 
     def end_session(self, node_id: int, *, expired: bool = False) -> None:
@@ -102,13 +102,13 @@ class Quorum:
         session = self._sessions.pop(node_id, None)
         if session is None:
             return
-        self.tell((BrokerFenced if expired else BrokerDown)(node_id, session))
+        self.notify((BrokerFenced if expired else BrokerDown)(node_id, session))
         held = self.controller_id == node_id
         if held:
             self._free()
-        self._tell(QuorumEvent.SESSION_ENDED, node_id)
+        self._notify(QuorumEvent.SESSION_ENDED, node_id)
         if held:
-            self._tell(QuorumEvent.CONTROLLER_LOST, node_id)
+            self._notify(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def claim(self, node_id: int) -> int | None:
         """Claim; return the epoch, None if another broker holds it or this one has no session."""
@@ -116,20 +116,20 @@ class Quorum:
             return None
         self.controller_id = node_id
         self.epoch = epoch = self.epoch + 1
-        self.tell(ControllerElected(node_id, epoch))
-        self._tell(QuorumEvent.CONTROLLER_ELECTED, node_id)
+        self.notify(ControllerElected(node_id, epoch))
+        self._notify(QuorumEvent.CONTROLLER_ELECTED, node_id)
         return epoch
 
     def resign(self, node_id: int, epoch: int) -> None:
         """Release the claim, if it is still held in that epoch."""
         if self.controller_id == node_id and self.epoch == epoch:
             self._free()
-            self._tell(QuorumEvent.CONTROLLER_LOST, node_id)
+            self._notify(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def _free(self) -> None:
         lost = ControllerLost(self.controller_id, self.epoch)
         self.controller_id = NO_LEADER
-        self.tell(lost)
+        self.notify(lost)
 
     def write(self, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
         """Make ``image`` the newest one, made in that epoch.
@@ -144,9 +144,9 @@ class Quorum:
             image, version=before.version + 1, controller_id=node_id, controller_epoch=epoch
         )
         for event in changes(before, written):
-            self.tell(event)
+            self.notify(event)
         return written
 
-    def _tell(self, news: QuorumEvent, node_id: int) -> None:
+    def _notify(self, news: QuorumEvent, node_id: int) -> None:
         for watcher in tuple(self._watchers):
             watcher(news, node_id)

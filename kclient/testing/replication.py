@@ -68,7 +68,9 @@ class ReplicaFetcher:
         self._broker = broker
         self._leader = leader
         control_plane = broker.control_plane
-        self._fetch = FollowerFetch(broker.node_id, control_plane.tally, control_plane.quorum.tell)
+        self._fetch = FollowerFetch(
+            broker.node_id, control_plane.tally, control_plane.quorum.notify
+        )
         self._peer: LeaderConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._pause = Timer(broker.call_later, self._try_again)

@@ -111,8 +111,8 @@ def facts_of_start(broker: int, connection: int, start: memoryview) -> dict[str,
         header = decode_request_header(start)
     except ProtocolError:
         return facts
-    told = {"api": header.api_key, "client_id": header.client_id, "version": header.api_version}
-    return facts | told
+    reported = {"api": header.api_key, "client_id": header.client_id, "version": header.api_version}
+    return facts | reported
 
 
 def info_of(call: RequestContext, response: Response | bytes | None = None) -> RequestInfo:

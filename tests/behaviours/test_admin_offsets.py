@@ -105,7 +105,7 @@ async def test_without_transactions_both_isolation_levels_see_the_same_end(
         assert found.offset == 2
 
 
-async def test_leader_epochs_come_with_offsets_where_brokers_tell_them(
+async def test_leader_epochs_come_with_offsets_where_brokers_report_them(
     admin: Any, topic: Any, broker: Any
 ) -> None:
     key = TopicPartition(await topic(), 0)

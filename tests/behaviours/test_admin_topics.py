@@ -37,7 +37,7 @@ async def test_a_created_topic_is_there_at_once_for_another_client(admin: Any) -
     assert found.replication_factor == 1
 
 
-async def test_creating_tells_partitions_replicas_and_id(admin: Any, broker: Any) -> None:
+async def test_creating_reports_partitions_replicas_and_id(admin: Any, broker: Any) -> None:
     name = fresh()
     client: Admin = await admin()
     made = (await client.create_topics([NewTopic(name, partitions=2, replication_factor=1)]))[name]
@@ -88,7 +88,7 @@ async def test_what_can_be_created_is_created_beside_what_can_not(admin: Any, to
     assert new in await client.describe_topics([new])
 
 
-async def test_the_raised_error_tells_of_the_others(admin: Any, topic: Any) -> None:
+async def test_the_raised_error_reports_the_others(admin: Any, topic: Any) -> None:
     old, new = await topic(), fresh()
     client: Admin = await admin()
     with pytest.raises(TopicAlreadyExists) as error:
@@ -163,7 +163,7 @@ async def test_assignments_place_replicas(admin: Any) -> None:
     assert [p.leader for p in found.partitions] == [node_id, node_id]
 
 
-async def test_describing_tells_leader_epoch_replicas_and_isr(admin: Any, topic: Any) -> None:
+async def test_describing_reports_leader_epoch_replicas_and_isr(admin: Any, topic: Any) -> None:
     name = await topic(partitions=2)
     client: Admin = await admin()
     brokers = {b.node_id for b in (await client.describe_cluster()).brokers}

@@ -233,7 +233,7 @@ async def test_a_refused_address_beside_a_good_one_does_no_harm(broker: Any) -> 
     await core.close()
 
 
-async def test_health_and_metrics_tell_how_it_is(broker: Any) -> None:
+async def test_health_and_metrics_report_how_it_is(broker: Any) -> None:
     async with core_of(broker) as core:
         health = core.health()
         assert health.ok

@@ -233,7 +233,7 @@ async def test_an_internal_task_that_dies_is_heard_of_at_once(topic, consumer) -
         await back.poll()
 
 
-async def test_health_tells_how_it_is(topic, producer, consumer) -> None:
+async def test_health_reports_how_it_is(topic, producer, consumer) -> None:
     name = await topic()
     await write(await producer(), name, [b"v"] * 10)
     back = await consumer(name, auto_offset_reset=START)

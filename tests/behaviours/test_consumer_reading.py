@@ -46,7 +46,7 @@ async def test_a_record_has_all_that_was_written(topic, producer, consumer) -> N
     assert record.size_bytes == 8
 
 
-async def test_nulls_and_empty_bytes_are_told_apart(topic, producer, consumer) -> None:
+async def test_nulls_and_empty_bytes_stay_different(topic, producer, consumer) -> None:
     name = await topic()
     out = await producer()
     await out.send(name, None, key=None)

@@ -33,7 +33,7 @@ class Pool:
         self.name = name
         self.type = type
         self.capacity = 1
-        self.told: list[tuple[str, Any]] = []
+        self.reported: list[tuple[str, Any]] = []
 
     def metadata(self) -> bytes:
         return json.dumps({"capacity": self.capacity}).encode()
@@ -46,13 +46,13 @@ class Pool:
         return {member: json.dumps(share).encode() for member, share in shares.items()}
 
     async def on_assigned(self, assignment: kclient.GroupAssignment) -> None:
-        self.told.append(("assigned", tasks_of(assignment)))
+        self.reported.append(("assigned", tasks_of(assignment)))
 
     def on_revoked(self, assignment: kclient.GroupAssignment) -> None:
-        self.told.append(("revoked", tasks_of(assignment)))
+        self.reported.append(("revoked", tasks_of(assignment)))
 
     def on_lost(self, error: KafkaError) -> None:
-        self.told.append(("lost", error))
+        self.reported.append(("lost", error))
 
 
 def tasks_of(assignment: kclient.GroupAssignment) -> list[str]:
@@ -107,7 +107,7 @@ async def test_one_member_gets_all(joining) -> None:
     assert health.group.member_id == assignment.member_id
     assert health.group.last_heartbeat_age is not None
     await member.close()
-    assert pool.told == [("assigned", TASKS), ("revoked", TASKS)]
+    assert pool.reported == [("assigned", TASKS), ("revoked", TASKS)]
 
 
 async def test_members_share_and_those_who_leave_give_back(joining) -> None:
@@ -149,7 +149,7 @@ async def test_heartbeats_go_on_while_the_protocol_takes_longer_than_the_session
     slow.on_revoked = on_revoked  # type: ignore[assignment]
     other = await joining()
     await shared(member, other)
-    assert "lost" not in [what for what, _ in slow.told]
+    assert "lost" not in [what for what, _ in slow.reported]
     slow.on_revoked = lambda _: None  # type: ignore[assignment]
 
 
@@ -165,19 +165,19 @@ async def test_a_static_member_comes_back_and_the_others_do_not_notice(joining, 
     second = await joining(other, group_instance_id="two", session_timeout=30.0)
     await shared(member, second)
     await second.joined(SECONDS)  # and has been notified of it
-    count, generation = len(other.told), second.generation
+    count, generation = len(other.reported), second.generation
     for _ in range(3):
         await member.close()
         member = await joining(group_instance_id="one", session_timeout=30.0)
         await member.joined(SECONDS)
         assert await shared(member, second)
-    assert len(other.told) == count
+    assert len(other.reported) == count
     assert second.generation == generation
     await member.close(leave=True)
     await shared(second)
 
 
-async def test_a_static_member_that_is_replaced_is_told_and_does_not_fight_back(
+async def test_a_static_member_that_is_replaced_is_notified_and_does_not_fight_back(
     joining, broker
 ) -> None:
     if broker.version < (2, 3):
@@ -196,7 +196,7 @@ async def test_a_static_member_that_is_replaced_is_told_and_does_not_fight_back(
     generation = second.generation
     await asyncio.sleep(1.0)
     assert second.generation == generation
-    assert pool.told[-1][0] == "lost"
+    assert pool.reported[-1][0] == "lost"
 
 
 async def test_a_member_that_shares_no_protocol_is_refused(joining) -> None:

@@ -324,7 +324,7 @@ async def test_an_untrusted_tls_listener_is_refused(
     assert not raised.value.retriable
 
 
-async def test_a_plaintext_client_at_a_tls_listener_is_told_so(
+async def test_a_plaintext_client_at_a_tls_listener_gets_that_reason(
     network: NetworkFactory, tls_listener: tuple[str, Security]
 ) -> None:
     client = await network(bootstrap=tls_listener[0])

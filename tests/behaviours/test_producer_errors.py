@@ -160,7 +160,7 @@ async def test_flush_raises_one_error_with_the_count(topic: Any, producer: Any) 
     await out.flush()  # raised once
 
 
-async def test_flush_also_tells_earlier_failures_that_nobody_looked_at(
+async def test_flush_also_reports_earlier_failures_that_nobody_looked_at(
     topic: Any, producer: Any
 ) -> None:
     name, out = await topic(max_message_bytes=1000), await producer(linger=0.0)
@@ -171,7 +171,7 @@ async def test_flush_also_tells_earlier_failures_that_nobody_looked_at(
         await out.flush()
 
 
-async def test_send_many_tells_what_failed(topic: Any, producer: Any) -> None:
+async def test_send_many_reports_what_failed(topic: Any, producer: Any) -> None:
     name, out = await topic(max_message_bytes=1000), await producer()
     with pytest.raises(FlushFailed) as caught:
         await out.send_many(name, [b"x" * 2000, b"y" * 2000])

@@ -64,7 +64,7 @@ async def test_a_partition_that_does_not_exist_is_named(topic: Any, producer: An
     assert (await out.send(name, b"v", partition=1)).offset == 0
 
 
-async def test_partitions_for_tells_leaders(topic: Any, producer: Any) -> None:
+async def test_partitions_for_reports_leaders(topic: Any, producer: Any) -> None:
     name, out = await topic(partitions=3), await producer()
     partitions = await out.partitions_for(name)
     assert [partition.index for partition in partitions] == [0, 1, 2]

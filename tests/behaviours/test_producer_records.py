@@ -85,7 +85,7 @@ async def test_without_a_timestamp_it_is_now(topic: Any, producer: Any) -> None:
     assert meta.datetime.tzinfo is not None
 
 
-async def test_log_append_time_is_told_by_the_broker(
+async def test_log_append_time_is_reported_by_the_broker(
     topic: Any, producer: Any, consumer: Any
 ) -> None:
     name = await topic(message_timestamp_type="LogAppendTime")

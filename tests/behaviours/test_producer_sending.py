@@ -52,7 +52,7 @@ async def test_linger_puts_records_into_one_batch(topic: Any, producer: Any) -> 
     assert out.metrics()["producer.batches_delivered"] == before + 1
 
 
-async def test_enqueue_waits_for_room_and_loses_nothing(
+async def test_enqueue_waits_for_space_and_loses_nothing(
     topic: Any, producer: Any, consumer: Any
 ) -> None:
     name = await topic()
@@ -81,7 +81,7 @@ async def test_enqueue_of_many_tasks_at_once_loses_nothing(
     assert len(values) == 200
 
 
-async def test_enqueue_nowait_refuses_where_there_is_no_room(topic: Any, producer: Any) -> None:
+async def test_enqueue_nowait_refuses_where_there_is_no_space(topic: Any, producer: Any) -> None:
     name = await topic()
     out = await producer(buffer_memory=5000, batch_size=1000, linger=0.5)
     await out.send(name, b"v")
@@ -221,8 +221,8 @@ async def test_subclasses_and_lists_are_taken_like_the_plain_types(
         pass
 
     name, out, when = Text(await topic()), await producer(), Number(1_790_000_000_000)
-    for door in (out.send, out.enqueue_nowait):
-        await door(name, b"1", headers=[["a", b"b"], (Name.KEY, None)], timestamp=when)
+    for method in (out.send, out.enqueue_nowait):
+        await method(name, b"1", headers=[["a", b"b"], (Name.KEY, None)], timestamp=when)
     await out.enqueue(name, b"1", headers={"a": b"b", "key": None}, timestamp=when)
     assert await out.send_many(name, [b"2", (b"k", bytearray(b"3"))]) == 2
     records = await read(consumer, name, 5)
@@ -363,7 +363,7 @@ async def test_a_producer_that_was_not_started_says_so(broker: Any) -> None:
         await out.enqueue("t", b"v")
 
 
-async def test_metrics_and_health_tell_what_happened(topic: Any, producer: Any) -> None:
+async def test_metrics_and_health_report_what_happened(topic: Any, producer: Any) -> None:
     name, out = await topic(), await producer()
     await out.send_many(name, [b"v"] * 10)
     metrics = out.metrics()

@@ -94,7 +94,7 @@ async def timed_close(client: Any) -> float:
     return loop.time() - began
 
 
-async def told(calls: list[asyncio.Task[Any]]) -> None:
+async def reported(calls: list[asyncio.Task[Any]]) -> None:
     """Each call has ended, with an error that reports the client as closed."""
     for call in calls:
         assert call.done()
@@ -124,7 +124,7 @@ async def test_stopped_with_calls_in_flight(broker: RunningBroker, topic: str, k
         assert not any(call.done() for call in calls)
         assert await timed_close(client) <= LIMIT
         await asyncio.sleep(0)
-        await told(calls)
+        await reported(calls)
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer", "admin"])
@@ -152,7 +152,7 @@ async def test_stopped_and_several_close_at_once(
         await asyncio.sleep(0.1)
         for took in await asyncio.gather(*(timed_close(client) for _ in range(5))):
             assert took <= LIMIT
-        await told(calls)
+        await reported(calls)
 
 
 async def test_stopped_with_all_memory_taken(broker: RunningBroker, topic: str) -> None:
@@ -168,7 +168,7 @@ async def test_stopped_with_all_memory_taken(broker: RunningBroker, topic: str) 
         await asyncio.sleep(0.2)
         assert not any(call.done() for call in calls)
         assert await timed_close(producer) <= LIMIT
-        await told(calls)
+        await reported(calls)
         for delivery in deliveries:
             error = delivery.exception()
             assert isinstance(error, ClientClosed)

@@ -29,7 +29,7 @@ HEADING = (
 )
 
 
-def tell(text: str) -> None:
+def emit(text: str) -> None:
     """A line on the terminal."""
     print(text, flush=True)  # noqa: T201
 
@@ -81,11 +81,11 @@ def row(build: str, name: str, cost: Cost, stored: Cost | None) -> str:
 def check(found: book.Costs, stored: book.Costs) -> list[str]:
     """Print the table; return what is wrong, a line each."""
     wrong = []
-    tell(HEADING)
+    emit(HEADING)
     for build, rows in found.items():
         for name, cost in rows.items():
             budget = stored.get(build, {}).get(name)
-            tell(row(build, name, cost, budget))
+            emit(row(build, name, cost, budget))
             if budget is None:
                 wrong.append(f"{build} {name} has no budget: record it")
             else:
@@ -119,12 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - begun
     if options.record:
         book.save(file, merged(stored, found, whole=not options.only and not options.build))
-        tell(f"wrote {file.name} in {seconds:.0f} s")
+        emit(f"wrote {file.name} in {seconds:.0f} s")
         return 0
     for line in wrong:
-        tell(f"EXCEEDED  {line}")
+        emit(f"EXCEEDED  {line}")
     total = sum(map(len, found.values()))
-    tell(f"{total} hot paths, {len(wrong)} counts over their budget, in {seconds:.0f} s")
+    emit(f"{total} hot paths, {len(wrong)} counts over their budget, in {seconds:.0f} s")
     return 1 if wrong or not total else 0
 
 

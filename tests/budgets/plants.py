@@ -202,7 +202,7 @@ def judge(group: Sequence[Plant], over: set[str]) -> list[str]:
     return wrong + [f"{path} has no plant and is over" for path in sorted(over - concerned(group))]
 
 
-def tell(group: Sequence[Plant], tried: Tried) -> None:
+def emit(group: Sequence[Plant], tried: Tried) -> None:
     """Print the result of a group."""
     for plant in group:
         print(f"{'FAILED' if tried.wrong else 'noticed':8}  {plant.build:8}  {plant.about}")  # noqa: T201
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         def one(group: Sequence[Plant]) -> Tried:
             tried = attempt(workshop, group)
-            tell(group, tried)
+            emit(group, tried)
             return tried
 
         with ThreadPoolExecutor(options.jobs) as pool:

@@ -45,16 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     begun = time.monotonic()
 
-    def tell(line: str) -> None:
+    def emit(line: str) -> None:
         sys.stdout.write(f"{time.monotonic() - begun:6.1f} s  {line}\n")
         sys.stdout.flush()
 
-    tell(f"seed {wishes.seed}: starting three nodes of {options.version}")
+    emit(f"seed {wishes.seed}: starting three nodes of {options.version}")
     try:
         with quiet(options.verbose), three_nodes(options.version, purpose="chaos") as nodes:
             started = time.monotonic() - begun
-            tell("they are up")
-            result = asyncio.run(run(wishes, nodes, tell))
+            emit("they are up")
+            result = asyncio.run(run(wishes, nodes, emit))
     except Exception:
         traceback.print_exc()
         sys.stdout.write(f"FAILED: the run with seed {wishes.seed} did not come to an end\n")

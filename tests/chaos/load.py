@@ -152,7 +152,7 @@ class Load:
             account.refused.add(number)
             account.fail(number, time.monotonic(), type(error).__name__, error.maybe_written)
             return
-        delivery.add_done_callback(partial(_told, account, number))
+        delivery.add_done_callback(partial(_reported, account, number))
 
 
 class _Worker:
@@ -173,7 +173,7 @@ class _Worker:
         """Whether it has back-pressure, by ``enqueue``; else records of ``send`` wait."""
 
 
-def _told(account: Account, number: int, delivery: Delivery) -> None:
+def _reported(account: Account, number: int, delivery: Delivery) -> None:
     now, error = time.monotonic(), delivery.exception()
     if error is None:
         meta = delivery.result()

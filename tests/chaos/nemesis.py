@@ -43,7 +43,7 @@ class Nemesis:
     """All faults of one run.
 
     Args:
-        tell: Is given a line for each fault of a node.
+        emit: Is given a line for each fault of a node.
 
     Attributes:
         faults: What was done, in order; times are the loop's.
@@ -55,14 +55,14 @@ class Nemesis:
         nodes: Cluster,
         proxy: FaultProxy,
         topic: str,
-        tell: Callable[[str], object],
+        emit: Callable[[str], object],
     ) -> None:
         self.faults: list[Fault] = []
         self._plan = plan
         self._nodes = nodes
         self._proxy = proxy
         self._topic = topic
-        self._tell = tell
+        self._emit = emit
         self._leaders: Mapping[int, int] = {}
         self._enough = asyncio.Event()
         self._calm = False
@@ -111,10 +111,10 @@ class Nemesis:
         self._calm = False
         kind = "kill" if kill else "stop"
         self.faults.append(Fault(kind, at, node, led, how=fault.blow.value))
-        self._tell(f"{fault.blow.value}: node {node}, which led {len(led)} partitions")
+        self._emit(f"{fault.blow.value}: node {node}, which led {len(led)} partitions")
         await asyncio.sleep(fault.away)  # not cut short: a stop lasts as long as planned
         await asyncio.to_thread(self._nodes.restart if kill else self._nodes.resume, node)
-        self._tell(f"node {node} is back after {time.monotonic() - at:.1f} s")
+        self._emit(f"node {node} is back after {time.monotonic() - at:.1f} s")
 
     async def _cut(self, cut: Cut) -> None:
         if cut.knife in (Knife.CLOSE, Knife.RESET):

@@ -46,14 +46,14 @@ class Nodes(breaking.Cluster, Protocol):
     ) -> None: ...
 
 
-async def run(wishes: Wishes, nodes: Nodes, tell: Callable[[str], object]) -> Result:
+async def run(wishes: Wishes, nodes: Nodes, emit: Callable[[str], object]) -> Result:
     """Do one run.
 
     Args:
         nodes: All are up, and used by nothing else.
-        tell: Is given a line now and then.
+        emit: Is given a line now and then.
     """
-    one = _Run(wishes, nodes, tell)
+    one = _Run(wishes, nodes, emit)
     await asyncio.to_thread(
         nodes.create_topic,
         TOPIC,
@@ -64,10 +64,10 @@ async def run(wishes: Wishes, nodes: Nodes, tell: Callable[[str], object]) -> Re
 
 
 class _Run:
-    def __init__(self, wishes: Wishes, nodes: Nodes, tell: Callable[[str], object]) -> None:
+    def __init__(self, wishes: Wishes, nodes: Nodes, emit: Callable[[str], object]) -> None:
         self.plan = Plan(wishes)
         self._nodes = nodes
-        self._tell = tell
+        self._emit = emit
         self._recipe = Recipe(wishes.seed, wishes.partitions)
         self._ledger = Ledger()
         self._seconds: dict[str, float] = {}
@@ -76,7 +76,7 @@ class _Run:
     async def go(self) -> Result:
         begun = time.monotonic()
         async with FaultProxy(self._nodes.bootstrap) as proxy:
-            nemesis = Nemesis(self.plan, self._nodes, proxy, TOPIC, self._tell)
+            nemesis = Nemesis(self.plan, self._nodes, proxy, TOPIC, self._emit)
             load = self._load(proxy.bootstrap)
             readers = [self._reader(proxy.bootstrap, restless=one) for one in (False, True)]
             await nemesis.learn()
@@ -101,7 +101,7 @@ class _Run:
         self, nemesis: Nemesis, proxy: FaultProxy, readers: Sequence[Reader], begun: float
     ) -> Result:
         """Read all of it back, past the proxy, and judge it."""
-        self._tell("reading all of it back")
+        self._emit("reading all of it back")
         ends = await self._offsets(LATEST)
         logs = await read_all(self._nodes.bootstrap, TOPIC, ends, self._recipe)
         begun = self._took("read", begun)
@@ -196,7 +196,7 @@ class _Run:
             passed = time.monotonic() - begun
             if passed // 10 > reported:
                 reported = int(passed // 10)
-                self._tell(f"{self._ledger.acked:,} records, {nemesis.count('cut')} cuts")
+                self._emit(f"{self._ledger.acked:,} records, {nemesis.count('cut')} cuts")
             if passed > limit:
                 self._cut_short = f"not reached in {limit:.0f} s"
                 return

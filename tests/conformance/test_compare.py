@@ -23,7 +23,7 @@ async def _transcript(cluster: Cluster, scenario: Scenario, token: str = "7a7a")
 
 async def test_two_clusters_agree_and_a_planted_error_does_not() -> None:
     """They differ in ids, ports, sessions and all else that the rules are for."""
-    scenario = all_scenarios()["fetch_sessions.a_session_tells_only_news"]
+    scenario = all_scenarios()["fetch_sessions.a_session_reports_only_news"]
     async with Cluster(1, seed=1) as one, Cluster(1, seed=2) as two, Cluster(1, seed=3) as three:
         three.faults.error("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE, times=1)
         kafka, ours, bad = [await _transcript(cluster, scenario) for cluster in (one, two, three)]
@@ -37,7 +37,7 @@ def _one(answer: object, api: str = "Fetch") -> Transcript:
     return Transcript("7a7a", [Exchange(f"{api} v1", api, answer)])  # type: ignore[arg-type]
 
 
-def test_differences_are_told_by_their_paths() -> None:
+def test_differences_are_reported_by_their_paths() -> None:
     """From Kafka's response to ours."""
     found = difference(_one({"parts": [{"size": 1}]}), _one({"parts": [{"size": None}]}), RULES)
     assert found.splitlines()[-2:] == [

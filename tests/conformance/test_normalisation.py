@@ -84,7 +84,7 @@ def test_masks_leave_nothing_and_what_is_kept() -> None:
     }
 
 
-def test_times_that_are_not_now_are_told() -> None:
+def test_times_that_are_not_now_are_reported() -> None:
     """Only times from the broker's clock are left out."""
     assert _applied(_rule("now", "at"), {"at": 1_700_000_000_000}) == {"at": 1_700_000_000_000}
 
@@ -103,7 +103,7 @@ def test_own_is_for_listings_alone() -> None:
     assert _applied(rule, {"groups": groups}, listing=True) == {"groups": groups[:1]}
 
 
-def test_orders_are_told_but_where_a_rule_says_so() -> None:
+def test_orders_are_reported_but_where_a_rule_says_so() -> None:
     """A list with a rule is sorted by the rule's fields."""
     answer = {"topics": [{"name": "b"}, {"name": "a"}], "other": [2, 1]}
     assert _applied(_rule("sort", "topics", by="name"), answer) == {

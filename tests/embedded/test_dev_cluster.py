@@ -189,5 +189,5 @@ import kclient.cli.app
 print(json.dumps([one for one in sys.modules if one.startswith("kclient.")]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    rooms = {one.split(".")[1] for one in json.loads(done.stdout)}
-    assert not rooms & {"producer", "consumer", "admin", "network", "cluster"}
+    packages = {one.split(".")[1] for one in json.loads(done.stdout)}
+    assert not packages & {"producer", "consumer", "admin", "network", "cluster"}

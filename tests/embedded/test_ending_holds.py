@@ -133,7 +133,7 @@ def test_a_hundred_thousand_records_that_expire_at_once(awaited: bool, partition
     run_held(main)
 
 
-@pytest.mark.parametrize("end", ["room", "time", "close"])
+@pytest.mark.parametrize("end", ["space", "time", "close"])
 def test_very_many_calls_that_wait_for_memory(end: str) -> None:
     """Each is a task of the application, and all are notified at once."""
     count = scaled(50_000)
@@ -161,13 +161,13 @@ def test_very_many_calls_that_wait_for_memory(end: str) -> None:
                 if end == "close":
                     with contextlib.suppress(FlushFailed):
                         await producer.close(timeout=0.0)
-                elif end == "room":
+                elif end == "space":
                     cluster.faults.clear()
                     held_back.release()
                 taken = sum([await task for task in tasks])
             held(probe)
-            assert taken == count if end == "room" else taken < count
+            assert taken == count if end == "space" else taken < count
             with contextlib.suppress(FlushFailed):
-                await producer.close(timeout=5.0 if end == "room" else 0.0)
+                await producer.close(timeout=5.0 if end == "space" else 0.0)
 
     run_held(main)

@@ -119,13 +119,13 @@ def torn(count: int, error: BaseException) -> Generator[bytes, None, None]:
     raise error
 
 
-@pytest.mark.parametrize("ending", ["no room", "cancelled", "closed"])
+@pytest.mark.parametrize("ending", ["no space", "cancelled", "closed"])
 async def test_what_the_iterator_raised_is_noted_when_a_wait_for_memory_ends_the_call(
     cluster: Cluster, ending: str
 ) -> None:
     noted = 0
     for count in range(160, 176):  # some 165 fit
-        max_block = 0.05 if ending == "no room" else 60.0
+        max_block = 0.05 if ending == "no space" else 60.0
         producer = kclient.Producer(cluster.bootstrap, max_block=max_block, **FULL)
         await producer.start()
         await producer.send_many("t", [b"first"])

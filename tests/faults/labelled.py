@@ -62,7 +62,7 @@ class Book:
         body = _LABEL.pack(number, topic, partition, producer) + filler
         return number, body + _CHECKSUM.pack(zlib.crc32(body))
 
-    def tell(self, number: int, delivery: Any) -> None:
+    def emit(self, number: int, delivery: Any) -> None:
         """A delivery is done: note its outcome."""
         if self._fates[number]:
             self._problem("told twice", f"record {number}")

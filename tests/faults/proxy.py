@@ -1,9 +1,9 @@
 """The entry point: ``FaultProxy`` listens for clients in the place of each broker of a cluster.
 
-A ``Door`` is one listener before one broker; the first ones stand before the bootstrap addresses,
-others are opened as responses name brokers, and every address that passes is replaced by that of
-its listener. ``session.py`` handles a connection, rules define the faults. Everything runs on the
-loop that entered the context, and is closed when it is left.
+A ``ProxyListener`` is one listener before one broker; the first ones stand before the bootstrap
+addresses, others are opened as responses name brokers, and every address that passes is replaced by
+that of its listener. ``session.py`` handles a connection, rules define the faults. Everything runs
+on the loop that entered the context, and is closed when it is left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _METADATA_VERSION = 1
 R = TypeVar("R", bound=Rule)
 
 
-class Door:
+class ProxyListener:
     """A port of the proxy, and the broker behind it.
 
     Attributes:
@@ -80,8 +80,8 @@ class FaultProxy:
         self.loop: asyncio.AbstractEventLoop
         self._learn = learn and not opaque
         self._upstream = [_address(one) for one in bootstrap.split(",")]
-        self._doors: dict[Address, Door] = {}
-        self._nodes: dict[int, Door] = {}
+        self._listeners: dict[Address, ProxyListener] = {}
+        self._nodes: dict[int, ProxyListener] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._live: dict[Session, None] = {}
@@ -96,7 +96,7 @@ class FaultProxy:
             if self._learn:
                 await self._learn_nodes()
             for address in self._upstream:
-                self._door(address)
+                self._listener(address)
             await asyncio.gather(*self._opening)
         except BaseException:
             await self.close()
@@ -115,8 +115,8 @@ class FaultProxy:
         await asyncio.gather(*self._opening, return_exceptions=True)
         for server in self._servers:
             server.close()
-        for door in self._doors.values():
-            door.listening.close()
+        for listener in self._listeners.values():
+            listener.listening.close()
         for session in tuple(self._all):
             session.abort()
         if self._all:
@@ -127,8 +127,8 @@ class FaultProxy:
     @property
     def bootstrap(self) -> str:
         """The proxy's addresses in the place of the cluster's."""
-        doors = [self._doors[address] for address in self._upstream]
-        return ",".join(f"{door.address[0]}:{door.address[1]}" for door in doors)
+        listeners = [self._listeners[address] for address in self._upstream]
+        return ",".join(f"{listener.address[0]}:{listener.address[1]}" for listener in listeners)
 
     def address(self, node: int) -> Address:
         """Where clients find a node."""
@@ -202,11 +202,11 @@ class FaultProxy:
 
     def moved(self, node: int, upstream: Address) -> Address:
         """Where clients shall find a broker that a response names."""
-        door = self._door(upstream)
+        listener = self._listener(upstream)
         if node >= 0:
-            door.node = node
-            self._nodes[node] = door
-        return door.address
+            listener.node = node
+            self._nodes[node] = listener
+        return listener.address
 
     def opened(self, session: Session) -> None:
         """A client connected."""
@@ -229,19 +229,21 @@ class FaultProxy:
 
     # Listeners.
 
-    def _door(self, upstream: Address) -> Door:
+    def _listener(self, upstream: Address) -> ProxyListener:
         upstream = (LOOPBACK, upstream[1]) if upstream[0] == "localhost" else upstream
-        door = self._doors.get(upstream)
-        if door is None:
-            door = self._doors[upstream] = Door(upstream)
+        listener = self._listeners.get(upstream)
+        if listener is None:
+            listener = self._listeners[upstream] = ProxyListener(upstream)
             # Its port is open already: until the server runs, connections wait in the backlog.
-            task = self.loop.create_task(self._open(door))
+            task = self.loop.create_task(self._open(listener))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
-        return door
+        return listener
 
-    async def _open(self, door: Door) -> None:
-        server = await self.loop.create_server(lambda: Session(self, door), sock=door.listening)
+    async def _open(self, listener: ProxyListener) -> None:
+        server = await self.loop.create_server(
+            lambda: Session(self, listener), sock=listener.listening
+        )
         self._servers.append(server)
 
     async def _learn_nodes(self) -> None:

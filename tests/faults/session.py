@@ -21,7 +21,7 @@ from tests.faults.pipe import Pipe
 from tests.faults.units import Cutter, Frames, Opaque
 
 if TYPE_CHECKING:
-    from tests.faults.proxy import Door, FaultProxy
+    from tests.faults.proxy import FaultProxy, ProxyListener
 
 _CORRELATION = struct.Struct(">i")
 _LINGER_NONE = struct.pack("ii", 1, 0)
@@ -35,11 +35,11 @@ class Session(asyncio.Protocol):
         requests: How many were passed on to the broker, by API.
     """
 
-    def __init__(self, proxy: FaultProxy, door: Door) -> None:
+    def __init__(self, proxy: FaultProxy, listener: ProxyListener) -> None:
         self.client_id: str | None = None
         self.requests: Counter[int] = Counter()
         self._proxy = proxy
-        self._door = door
+        self._listener = listener
         self._in_flight: Counter[int] = Counter()
         self._waiting: deque[Asked] = deque()
         self._up = Pipe(proxy.loop, self._request_passed, self._cut_by_rule)
@@ -56,7 +56,7 @@ class Session(asyncio.Protocol):
     @property
     def node(self) -> int | None:
         """Node id of the broker behind it; None while it is unknown."""
-        return self._door.node
+        return self._listener.node
 
     @property
     def topic_names(self) -> dict[bytes, str]:
@@ -122,7 +122,7 @@ class Session(asyncio.Protocol):
     # The broker's side.
 
     async def _connect(self) -> None:
-        host, port = self._door.upstream
+        host, port = self._listener.upstream
         try:
             await self._proxy.loop.create_connection(lambda: _Back(self), host, port)
         except OSError:

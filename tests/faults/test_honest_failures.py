@@ -57,14 +57,14 @@ class Sending:
                 continue
             self._history.taken(send)
             self._pending.add(delivery)
-            delivery.add_done_callback(lambda done, send=send: self._told(send, done))
+            delivery.add_done_callback(lambda done, send=send: self._reported(send, done))
 
     async def settled(self) -> None:
         """Wait until all outcomes were reported."""
         while self._pending:
             await asyncio.wait(self._pending)
 
-    def _told(self, send: Send, delivery: Delivery) -> None:
+    def _reported(self, send: Send, delivery: Delivery) -> None:
         self._pending.discard(delivery)
         error = delivery.exception()
         if error is None:

@@ -110,7 +110,7 @@ def by_name(functions: Iterable[Feature]) -> dict[str, Feature]:
     return {names[one.__name__]: one for one in functions}
 
 
-def tell(feature: str, status: str, **more: object) -> None:
+def emit(feature: str, status: str, **more: object) -> None:
     """Write one outcome."""
     line = json.dumps({"feature": feature, "status": status, **more}, default=str)
     sys.stdout.write(_RANDOM.sub(r"\1", line) + "\n")
@@ -137,10 +137,10 @@ def play(
     if unknown or twice:
         raise SystemExit(f"features left out, unknown or told twice: {sorted(unknown | twice)}")
     scene = Scene(options.bootstrap, options.brokers)
-    tell("version", "ok", seen=version)
+    emit("version", "ok", seen=version)
     for name in options.only or FEATURES:
         if name in unable:
-            tell(name, "unable", why=unable[name])
+            emit(name, "unable", why=unable[name])
         else:
             _play_one(name, features[name], scene)
 
@@ -160,9 +160,9 @@ def _play_one(name: str, feature: Feature, scene: Scene) -> None:
     try:
         seen = feature(scene)
     except Exception:
-        tell(name, "failed", error=traceback.format_exc(), seconds=_since(begun))
+        emit(name, "failed", error=traceback.format_exc(), seconds=_since(begun))
     else:
-        tell(name, "ok", seen=seen, seconds=_since(begun))
+        emit(name, "ok", seen=seen, seconds=_since(begun))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

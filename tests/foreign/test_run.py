@@ -12,15 +12,15 @@ from tests.foreign.run import Outcome, Report, outcomes_of
 from tests.foreign.scene import Scene, play
 
 
-def told(**line: object) -> str:
+def reported(**line: object) -> str:
     return json.dumps(line)
 
 
 def test_a_feature_that_was_not_reached_has_failed_with_the_last_output() -> None:
     lines = [
-        told(feature="version", status="ok", seen="1.2"),
-        told(feature="load", status="ok", seen=3, seconds=0.5),
-        told(feature="topics.list", status="unable", why="it can't"),
+        reported(feature="version", status="ok", seen="1.2"),
+        reported(feature="load", status="ok", seen=3, seconds=0.5),
+        reported(feature="topics.list", status="unable", why="it can't"),
     ]
     wanted = ("load", "topics.list", "topics.grow", "topics.delete")
     report = outcomes_of("some", lines, "last words", -9, wanted)
@@ -34,7 +34,7 @@ def test_a_feature_that_was_not_reached_has_failed_with_the_last_output() -> Non
 
 
 def test_a_line_that_was_cut_off_is_a_feature_that_failed() -> None:
-    whole = told(feature="load", status="ok")
+    whole = reported(feature="load", status="ok")
     report = outcomes_of("some", [whole[:-3]], "", 1, ("load",))
     assert report.outcomes["load"].status == "failed"
 

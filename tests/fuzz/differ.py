@@ -18,7 +18,7 @@ from tests.fuzz.mutants import INFLATED_CAP, mutant, seeds
 from tests.fuzz.targets import Broken, Mutant, Verdict
 
 ERRORS = (CorruptRecord.__name__, DecompressionFailed.__name__)
-DOORS = 2
+ENTRY_POINTS = 2
 """How many things ``seen_inside`` finds."""
 
 BATCH_FIELDS = (
@@ -155,9 +155,11 @@ class Batches:
         if pure != compiled:
             parts = [(p, c) for p, c in zip(pure, compiled, strict=False) if p != c]
             raise Broken(f"the builds differ: {parts[:1]}")
-        said = [part[0] for part in pure[:-DOORS] if type(part) is tuple and part[0] in ERRORS]
+        said = [
+            part[0] for part in pure[:-ENTRY_POINTS] if type(part) is tuple and part[0] in ERRORS
+        ]
         # Before the columns, which come last, there is something if a batch could be opened.
-        reached = len(pure) > DOORS + 1 + len(said)
+        reached = len(pure) > ENTRY_POINTS + 1 + len(said)
         return Verdict(said[0] if said else "sound", reached)
 
 

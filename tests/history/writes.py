@@ -26,7 +26,7 @@ def check_writes(history: History, logs: Logs, report: Report) -> None:
         raise ValueError("values must be unique: a record is known by its value")
     for send in history.sends:
         _check_send(send, found.get(send.value, []), send.producer in history.idempotent, report)
-        _check_told(send, found, logs, report)
+        _check_reported(send, found, logs, report)
     for value, places in found.items():
         if value not in senders:
             place, record = places[0]
@@ -57,8 +57,8 @@ def _check_send(
         report.add(Kind.DUPLICATE, f"{send}, found at {_places(found)}")
     for place, record in found:
         asked_elsewhere = send.partition not in (None, place.partition)
-        told_elsewhere = send.at is not None and send.at[0] != place
-        if place.topic != send.topic or asked_elsewhere or told_elsewhere:
+        reported_elsewhere = send.at is not None and send.at[0] != place
+        if place.topic != send.topic or asked_elsewhere or reported_elsewhere:
             report.add(Kind.MISROUTED, f"{send}, found at {place}@{record.offset}")
         if (record.key, record.headers) != (send.key, send.headers):
             report.add(
@@ -68,7 +68,7 @@ def _check_send(
             )
 
 
-def _check_told(send: Send, found: Found, logs: Logs, report: Report) -> None:
+def _check_reported(send: Send, found: Found, logs: Logs, report: Report) -> None:
     """The reported offset must be the record's."""
     if send.at is None or send.at[1] < 0:
         return

@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     begun = time.monotonic()
 
-    def tell(line: str) -> None:
+    def emit(line: str) -> None:
         sys.stdout.write(f"{time.monotonic() - begun:6.1f} s  {line}\n")
         sys.stdout.flush()
 
     more = {} if options.short else dict.fromkeys(FOREIGN, ("java_verifiable",))
     wishes = Wishes(ours=options.ours, long=not options.short, more=more)
     with target(options.broker) as place:
-        outcomes = run(place.bootstrap, options.assignors, wishes, tell)
+        outcomes = run(place.bootstrap, options.assignors, wishes, emit)
     for outcome in outcomes.values():
         sys.stdout.write(f"{outcome}\n")
     wrong = sum(len(one.wrong) + len(one.slow()) for one in outcomes.values())

@@ -1,7 +1,7 @@
 """One member: its process, the signals that it gets, and the lines that it reports to a ledger.
 
 ``scenario`` starts members by the name of their client. Python's report in the lines of
-``members.telling``; Java's are Apache Kafka's own tools, whose output is read as it is. A process
+``members.emitting``; Java's are Apache Kafka's own tools, whose output is read as it is. A process
 is ended by its pid, and only if it was started here.
 """
 
@@ -216,7 +216,7 @@ class Member:
         return [*words, "--assignment-strategy", JAVA_NAMES[one.assignor]]
 
     def _take(self, text: str) -> None:
-        """A line of `members.telling`."""
+        """A line of `members.emitting`."""
         line = json.loads(text)
         what, at, ledger = line["what"], line["at"], self._ledger
         if what == "read":

@@ -47,19 +47,19 @@ class Wishes:
 
 
 def run(
-    bootstrap: str, assignors: Sequence[str], wishes: Wishes, tell: Callable[[str], object]
+    bootstrap: str, assignors: Sequence[str], wishes: Wishes, emit: Callable[[str], object]
 ) -> dict[str, Outcome]:
     """Run the groups: assignor -> the outcome of its group; blocks."""
-    return asyncio.run(_run(bootstrap, assignors, wishes, tell))
+    return asyncio.run(_run(bootstrap, assignors, wishes, emit))
 
 
 async def _run(
-    bootstrap: str, assignors: Sequence[str], wishes: Wishes, tell: Callable[[str], object]
+    bootstrap: str, assignors: Sequence[str], wishes: Wishes, emit: Callable[[str], object]
 ) -> dict[str, Outcome]:
     with tempfile.TemporaryDirectory() as folder, Metronome() as metronome:
         outcomes = await asyncio.gather(
             *(
-                _one(bootstrap, assignor, wishes, metronome, Path(folder), tell, place * _APART)
+                _one(bootstrap, assignor, wishes, metronome, Path(folder), emit, place * _APART)
                 for place, assignor in enumerate(assignors)
             )
         )
@@ -72,7 +72,7 @@ async def _one(
     wishes: Wishes,
     metronome: Metronome,
     folder: Path,
-    tell: Callable[[str], object],
+    emit: Callable[[str], object],
     later: float,
 ) -> Outcome:
     """Play one group."""
@@ -91,7 +91,7 @@ async def _one(
     )
     writer = Writer(bootstrap, name, PARTITIONS, RATE)
     await writer.start()
-    scene = Scenario(settings, PARTITIONS, writer, metronome, mine, tell)
+    scene = Scenario(settings, PARTITIONS, writer, metronome, mine, emit)
     began = time.monotonic()
     foreign = [*FOREIGN[assignor], *((wishes.more or {}).get(assignor, ()))]
     try:
@@ -107,5 +107,5 @@ async def _one(
     finally:
         await scene.abandon()
     outcome.wrong += [f"a record was not written: {one}" for one in writer.failures[:3]]
-    tell(f"{assignor}: over after {time.monotonic() - began:.1f} s")
+    emit(f"{assignor}: over after {time.monotonic() - began:.1f} s")
     return outcome

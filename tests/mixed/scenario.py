@@ -106,7 +106,7 @@ class Scenario:
         partitions: How many the topic has.
         writer: Writes to it all the while; owned by the caller, as it may serve several groups.
         folder: For the output of members.
-        tell: Is given a line now and then.
+        emit: Is given a line now and then.
 
     Attributes:
         members: The live ones, by name.
@@ -120,7 +120,7 @@ class Scenario:
         writer: Writer,
         metronome: Metronome,
         folder: Path,
-        tell: Callable[[str], object],
+        emit: Callable[[str], object],
     ) -> None:
         self.members: dict[str, Member] = {}
         self.ledger = Ledger()
@@ -130,7 +130,7 @@ class Scenario:
         self._writer = writer
         self._metronome = metronome
         self._folder = folder
-        self._tell = tell
+        self._emit = emit
         self.view = GroupView(settings.bootstrap, settings.group, settings.topic)
         self._absences: list[Absence] = []
         self._tellers: dict[str, str] = {}
@@ -220,7 +220,7 @@ class Scenario:
                 self.ledger.moved(since),
             )
         )
-        self._tell(f"{self._settings.assignor}: {now - since:5.1f} s  {what}")
+        self._emit(f"{self._settings.assignor}: {now - since:5.1f} s  {what}")
 
     async def drained(self) -> None:
         """Wait until all that the writer wrote was read; it must have ended.

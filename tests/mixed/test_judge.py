@@ -9,7 +9,7 @@ import pytest
 
 from tests.mixed.judge import Absence, doubled, missing, repeated, silence, skips, wrongs
 from tests.mixed.ledger import Ledger, Run, Span
-from tests.mixed.members.telling import tell_read
+from tests.mixed.members.emitting import report_read
 from tests.mixed.scenario import Blow, Outcome
 
 
@@ -124,7 +124,7 @@ def test_a_blow_is_slow_beyond_the_session_the_grace_and_what_the_machine_took()
 
 
 def test_records_are_reported_as_runs_without_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_read([(0, 1), (1, 7), (0, 2), (0, 4), (1, 8), (0, 5)])
-    tell_read([])
+    report_read([(0, 1), (1, 7), (0, 2), (0, 4), (1, 8), (0, 5)])
+    report_read([])
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["runs"] == [[0, 1, 2], [1, 7, 8], [0, 4, 5]]

@@ -22,11 +22,11 @@ def outcomes(request: pytest.FixtureRequest) -> dict[str, Outcome]:
     """Assignor -> the outcome of its group."""
     begun = time.monotonic()
 
-    def tell(line: str) -> None:
+    def emit(line: str) -> None:
         sys.stdout.write(f"{time.monotonic() - begun:6.1f} s  {line}\n")
 
     with target(request.config.getoption("--broker")) as place:
-        return run(place.bootstrap, tuple(FOREIGN), Wishes(), tell)
+        return run(place.bootstrap, tuple(FOREIGN), Wishes(), emit)
 
 
 @pytest.mark.timeout(240)  # the first one waits for all groups

@@ -76,9 +76,9 @@ class Writer:
         except KafkaError as error:
             self.failures.append(f"{type(error).__name__}: {error}")
             return
-        delivery.add_done_callback(partial(self._told, partition, now))
+        delivery.add_done_callback(partial(self._reported, partition, now))
 
-    def _told(self, partition: int, offered: float, delivery: Delivery) -> None:
+    def _reported(self, partition: int, offered: float, delivery: Delivery) -> None:
         error = delivery.exception()
         if error is None:
             self.offered[partition][delivery.result().offset] = offered

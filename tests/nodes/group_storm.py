@@ -80,18 +80,18 @@ def strikes(rng: random.Random) -> Iterator[Strike]:
 
 
 async def storm(
-    wishes: Wishes, nodes: Nodes, topic: str, tell: Callable[[str], object]
+    wishes: Wishes, nodes: Nodes, topic: str, emit: Callable[[str], object]
 ) -> dict[str, Outcome]:
     """Run a storm: mode -> the outcome of its group.
 
     Args:
         nodes: All are up, and used by nothing else.
         topic: A name that no topic has.
-        tell: Is given a line now and then.
+        emit: Is given a line now and then.
     """
     await asyncio.to_thread(nodes.create_topic, topic, partitions=PARTITIONS)
     with tempfile.TemporaryDirectory() as folder, Metronome() as metronome:
-        return await _Storm(wishes, nodes, topic, metronome, Path(folder), tell).go()
+        return await _Storm(wishes, nodes, topic, metronome, Path(folder), emit).go()
 
 
 class _Storm:
@@ -102,12 +102,12 @@ class _Storm:
         topic: str,
         metronome: Metronome,
         folder: Path,
-        tell: Callable[[str], object],
+        emit: Callable[[str], object],
     ) -> None:
         self._wishes = wishes
         self._nodes = nodes
         self._topic = topic
-        self._tell = tell
+        self._emit = emit
         self._rng = random.Random(f"storm {wishes.seed}")
         self._ways = WAYS.get(wishes.client, ("",))
         self._started = 0
@@ -127,7 +127,7 @@ class _Storm:
             )
             mine = folder / mode
             mine.mkdir()
-            self._scenes[mode] = Scenario(settings, PARTITIONS, self._writer, metronome, mine, tell)
+            self._scenes[mode] = Scenario(settings, PARTITIONS, self._writer, metronome, mine, emit)
 
     async def go(self) -> dict[str, Outcome]:
         """Do all of it; the outcomes of a storm that ended early have the reason."""
@@ -210,7 +210,7 @@ class _Storm:
         else:
             await asyncio.to_thread(nodes.restart, node)
         await asyncio.to_thread(nodes.wait_full_isr, self._topic, timeout=_LONGEST_BACK)
-        self._tell(f"node {node} is in sync {time.monotonic() - began:.1f} s after it came back")
+        self._emit(f"node {node} is in sync {time.monotonic() - began:.1f} s after it came back")
         await self._settled(f"node {node} is back", time.monotonic())
 
     async def _start(self, count: int, what: str) -> None:
@@ -254,7 +254,7 @@ class _Storm:
         ]
 
 
-def told(outcomes: dict[str, Outcome]) -> str:
+def reported(outcomes: dict[str, Outcome]) -> str:
     """The report, and with it how long recoveries took."""
     lines = [f"{mode}: {outcome}" for mode, outcome in outcomes.items()]
     for mode, outcome in outcomes.items():
@@ -277,15 +277,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wishes = Wishes(seconds=options.seconds, seed=options.seed, client=options.client)
     begun = time.monotonic()
 
-    def tell(line: str) -> None:
+    def emit(line: str) -> None:
         sys.stdout.write(f"{time.monotonic() - begun:6.1f} s  {line}\n")
         sys.stdout.flush()
 
     logging.getLogger("kclient").setLevel(logging.ERROR)  # brokers that are away are expected
     with three_nodes(purpose="storm") as nodes:
-        outcomes = asyncio.run(storm(wishes, nodes, TOPIC, tell))
+        outcomes = asyncio.run(storm(wishes, nodes, TOPIC, emit))
     wrong = sum(len(one.wrong) + len(one.slow()) for one in outcomes.values())
-    sys.stdout.write(f"{told(outcomes)}\n{wrong} wrong in {time.monotonic() - begun:.0f} s\n")
+    sys.stdout.write(f"{reported(outcomes)}\n{wrong} wrong in {time.monotonic() - begun:.0f} s\n")
     return 1 if wrong else 0
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.nodes.group_storm import MODES, Strike, Wishes, storm, strikes, told
+from tests.nodes.group_storm import MODES, Strike, Wishes, reported, storm, strikes
 from tests.support.nodes import Nodes
 
 SECONDS = 90.0
@@ -30,12 +30,12 @@ async def test_groups_recover_from_whatever_happens_to_members_and_nodes(
 ) -> None:
     began = time.monotonic()
 
-    def tell(line: str) -> None:
+    def emit(line: str) -> None:
         sys.stdout.write(f"{time.monotonic() - began:6.1f} s  {line}\n")
 
-    outcomes = await storm(Wishes(seconds=SECONDS), nodes, topic, tell)
+    outcomes = await storm(Wishes(seconds=SECONDS), nodes, topic, emit)
     for outcome in outcomes.values():
-        assert not outcome.wrong, told(outcomes)
-        assert not outcome.slow(), told(outcomes)
+        assert not outcome.wrong, reported(outcomes)
+        assert not outcome.slow(), reported(outcomes)
     assert set(outcomes) == set(MODES)
     assert min(len(one.blows) for one in outcomes.values()) >= len(Strike)

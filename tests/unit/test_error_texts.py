@@ -71,7 +71,7 @@ def test_raise_from_has_it_without_further_steps() -> None:
     [
         ("10.0.0.1:9092: Connection refused", ConnectionRefusedError(errno.ECONNREFUSED, "Call")),
         ("it broke: [Errno 32] Broken pipe", OSError(errno.EPIPE, "Broken pipe")),
-        ("1 record failed; first: no room", errors.BufferFull("no room", hint="wait")),
+        ("1 record failed; first: no space", errors.BufferFull("no space", hint="wait")),
         ("no answer in 3 s", TimeoutError()),
         ("no text", Unprintable()),
         ("alone", None),

@@ -120,7 +120,7 @@ class Member(ABC):
         await asyncio.gather(*self._commits)
         self._cluster.faults.remove(fault)
 
-    def _all_told(self) -> None:
+    def _all_reported(self) -> None:
         """Record a failure for each partition that it still owns after it has left."""
         for partition in list(self.owned):
             self._watch.fail(f"{self.name} has left, and was not told of {partition}")

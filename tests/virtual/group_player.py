@@ -86,7 +86,7 @@ class Player(Member):
             self._careless = True
             self._all_finished()
             await self.consumer.__aexit__(None, None, None)
-            self._all_told()
+            self._all_reported()
             if self._fenced:
                 self._make()
 
@@ -249,7 +249,7 @@ class Player(Member):
 
     async def _commit(self, what: Any) -> None:
         timeout = self._rng.choice((0.5, 2.0, 5.0))
-        await self._told(self.consumer.commit(what, timeout=timeout), self._wanted(what))
+        await self._reported(self.consumer.commit(what, timeout=timeout), self._wanted(what))
 
     def commit_nowait(self, what: Any) -> None:
         """A commit whose outcome is looked at later."""
@@ -260,7 +260,7 @@ class Player(Member):
         except kclient.KafkaError as error:
             self._refused(error)
             return
-        task = asyncio.create_task(self._told(outcome, self._wanted(what)))
+        task = asyncio.create_task(self._reported(outcome, self._wanted(what)))
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
@@ -269,7 +269,7 @@ class Player(Member):
         stint = self.owned.get(record.topic_partition)
         return stint is None or stint.next <= record.offset
 
-    async def _told(self, outcome: Awaitable[None], wanted: dict[TopicPartition, int]) -> None:
+    async def _reported(self, outcome: Awaitable[None], wanted: dict[TopicPartition, int]) -> None:
         """Wait for the outcome of a commit, and check whether it is true."""
         try:
             await outcome

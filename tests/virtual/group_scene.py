@@ -49,7 +49,7 @@ class Reader:
         self.task: asyncio.Task[None] | None = None
         self.consumer: Any = None
 
-    def _told(self, what: str) -> Callable[[Any], None]:
+    def _reported(self, what: str) -> Callable[[Any], None]:
         return lambda partitions: self.diary.append((what, list(partitions)))
 
     async def start(self) -> Reader:
@@ -59,9 +59,9 @@ class Reader:
             *self.topics,
             **{
                 "group": GROUP,
-                "on_assigned": self._told("assigned"),
-                "on_revoked": self._told("revoked"),
-                "on_lost": self._told("lost"),
+                "on_assigned": self._reported("assigned"),
+                "on_revoked": self._reported("revoked"),
+                "on_lost": self._reported("lost"),
                 **self.settings,
             },
         )
@@ -108,7 +108,7 @@ class Reader:
         """How many records it received."""
         return sum(map(len, self.offsets.values()))
 
-    def told(self, what: str) -> list[list[int]]:
+    def reported(self, what: str) -> list[list[int]]:
         """The partitions of each such call, by index."""
         return [[one.partition for one in parts] for kind, parts in self.diary if kind == what]
 

@@ -161,7 +161,7 @@ class HandlerPlayer(Member):
         await self.consumer.close(30.0)
         assert self._task is not None
         await self._task
-        self._all_told()
+        self._all_reported()
 
     async def _live(self) -> None:
         while not self._leaving:

@@ -32,7 +32,7 @@ class Worker:
     """A member of the group, and the calls that it received.
 
     Attributes:
-        told: (call, detail), in order.
+        reported: (call, detail), in order.
         at: When each call came.
         slow: By call, what to await in it.
         share: The latest assignment; None where there is none.
@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(self, cluster: Cluster, name: str, **settings: Any) -> None:
         self.name = name
-        self.told: list[tuple[str, Any]] = []
+        self.reported: list[tuple[str, Any]] = []
         self.at: list[float] = []
         self.slow: dict[str, Callable[[], Awaitable[object]]] = {}
         self.share: bytes | None = None
@@ -74,8 +74,8 @@ class Worker:
         await self.member.close("stopped", self.core.clock.now() + timeout, **options)
         await self.core.close()
 
-    async def _tell(self, what: str, detail: Any = None) -> None:
-        self.told.append((what, detail))
+    async def _notify(self, what: str, detail: Any = None) -> None:
+        self.reported.append((what, detail))
         self.at.append(self.core.clock.now())
         if what in self.slow:
             await self.slow[what]()
@@ -86,43 +86,43 @@ class Worker:
         return [MemberProtocol(name, self.name.encode()) for name in self.names]
 
     async def prepare(self, deadline: float) -> None:
-        await self._tell("prepare", deadline)
+        await self._notify("prepare", deadline)
 
     def interrupt(self) -> None:
-        self.told.append(("interrupt", None))
+        self.reported.append(("interrupt", None))
         self.at.append(self.core.clock.now())
 
     def shorten_deadline(self, deadline: float) -> None:
-        self.told.append(("shorten_deadline", deadline))
+        self.reported.append(("shorten_deadline", deadline))
         self.at.append(self.core.clock.now())
 
     async def assign(
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
-        await self._tell("assign", [one.metadata.decode() for one in members])
+        await self._notify("assign", [one.metadata.decode() for one in members])
         if self.wrong is not None:
             return self.wrong
         return {one.member_id: b"share of " + one.metadata for one in members}
 
     async def assigned(self, generation: Generation, assignment: bytes) -> KafkaError | None:
         self.share = assignment
-        await self._tell("assigned", generation.generation_id)
+        await self._notify("assigned", generation.generation_id)
         return self.useless
 
     async def leaving(self, deadline: float) -> None:
-        await self._tell("leaving", deadline)
+        await self._notify("leaving", deadline)
         self.share = None
 
     async def lost(self, error: KafkaError) -> None:
         self.share = None
-        await self._tell("lost", error)
+        await self._notify("lost", error)
 
     def on_join_refused(self, error: KafkaError) -> None:
         self.troubles.append(error)
 
     def failed(self, error: KafkaError) -> None:
         self.failure = error
-        self.told.append(("failed", error))
+        self.reported.append(("failed", error))
         self.at.append(self.core.clock.now())
 
     # For checks
@@ -130,7 +130,7 @@ class Worker:
     @property
     def calls(self) -> list[str]:
         """The calls that it received, without details."""
-        return [what for what, _ in self.told]
+        return [what for what, _ in self.reported]
 
     def count(self, what: str) -> int:
         """How often it received that call."""

@@ -146,7 +146,7 @@ def the_parts_of_a_batch_change_places(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QUEUE, Planted)
 
 
-def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
+def who_waits_for_space_is_overtaken(patch: pytest.MonkeyPatch) -> None:
     """A smaller record that comes later fits where an earlier one didn't."""
     patch.setattr(Admission, "none_waiting", lambda self, topic: True)
 
@@ -268,7 +268,7 @@ BUGS = (
     Planted(waiting_batches_are_renumbered_backwards, Kind.REORDERED),
     Planted(numbers_start_over_when_a_leader_moves, Kind.LOST_WRITE),
     Planted(the_parts_of_a_batch_change_places, Kind.REORDERED),
-    Planted(who_waits_for_room_is_overtaken, Kind.REORDERED),
+    Planted(who_waits_for_space_is_overtaken, Kind.REORDERED),
     Planted(the_numbers_of_an_expired_batch_are_used_again, Kind.LOST_WRITE),
     Planted(offsets_of_a_batch_are_one_off, Kind.WRONG_OFFSET),
     Planted(answers_go_to_the_wrong_partition, Kind.WRONG_OFFSET),

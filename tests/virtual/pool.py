@@ -22,7 +22,7 @@ class Pool:
     """Assigns every member the sorted list of all members' metadata, and records its calls.
 
     Attributes:
-        told: Names of what was called, in order.
+        reported: Names of what was called, in order.
         acts: By name, what to do in it.
         offer: What ``metadata`` gives.
     """
@@ -31,13 +31,13 @@ class Pool:
     type = "test-pool"
 
     def __init__(self, offer: bytes = b"a") -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.errors: list[KafkaError] = []
         self.acts: dict[str, Callable[[], Awaitable[object] | object]] = {}
         self.offer = offer
 
     def metadata(self) -> bytes:
-        self.told.append("metadata")
+        self.reported.append("metadata")
         act = self.acts.get("metadata")
         if act is not None:
             act()
@@ -61,7 +61,7 @@ class Pool:
         await self._act("on_lost")
 
     async def _act(self, name: str) -> Any:
-        self.told.append(name)
+        self.reported.append(name)
         act = self.acts.get(name)
         if act is None:
             return None

@@ -16,7 +16,7 @@ from kclient.errors import KafkaError
 from kclient.producer import Delivery
 from kclient.testing import Cluster
 from tests.virtual.relay import sent_in_order
-from tests.virtual.wire import Fate, Sent, Told, Wire
+from tests.virtual.wire import Fate, Reported, Sent, Wire
 
 BATCH_EACH: dict[str, Any] = {
     "linger": 0.0,
@@ -80,5 +80,5 @@ def only(value: bytes) -> Any:
     return lambda one: Fate.KEEP if _batch(one).values == (value,) else Fate.PASS
 
 
-def _batch(one: Sent | Told) -> Sent:
+def _batch(one: Sent | Reported) -> Sent:
     return one if isinstance(one, Sent) else one.batch

@@ -44,24 +44,26 @@ class Watcher:
     """An observer that keeps what was reported to it, with the time."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, Event]] = []
+        self.reported: list[tuple[float, Event]] = []
 
     def observe(self, event: Event, /) -> None:
-        self.told.append((now(), event))
+        self.reported.append((now(), event))
 
     @property
     def opened(self) -> list[ConnectionOpened]:
         """Connections that became usable."""
-        return [event for _, event in self.told if isinstance(event, ConnectionOpened)]
+        return [event for _, event in self.reported if isinstance(event, ConnectionOpened)]
 
     @property
     def closed(self) -> list[ConnectionClosed]:
         """Connections that ended."""
-        return [event for _, event in self.told if isinstance(event, ConnectionClosed)]
+        return [event for _, event in self.reported if isinstance(event, ConnectionClosed)]
 
     def completed(self, api: str) -> list[tuple[float, RequestCompleted]]:
         """Requests of one API that came to an end, and when."""
-        return [(at, e) for at, e in self.told if isinstance(e, RequestCompleted) and e.api == api]
+        return [
+            (at, e) for at, e in self.reported if isinstance(e, RequestCompleted) and e.api == api
+        ]
 
 
 class Asked(NamedTuple):

@@ -308,7 +308,7 @@ class Run:
         self.runner = Runner(host, handler, wanted or plan(), producer)
         self.host = host
         self.task: asyncio.Task[None] | None = None
-        self._told = False
+        self._reported = False
 
     async def __aenter__(self) -> Run:
         self.task = asyncio.get_running_loop().create_task(self.runner.run(), name="run")
@@ -320,7 +320,7 @@ class Run:
         if not self.task.done():
             self.host.close()
         if exc[0] is None:
-            if not self._told:
+            if not self._reported:
                 await self.task
         else:
             self.task.cancel()
@@ -328,7 +328,7 @@ class Run:
     async def result(self) -> BaseException | None:
         """How it ended."""
         assert self.task is not None
-        self._told = True
+        self._reported = True
         await asyncio.wait([self.task])
         if self.task.cancelled():
             return asyncio.CancelledError()

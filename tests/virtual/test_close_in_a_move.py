@@ -206,7 +206,7 @@ class Protocol:
     name, type = "any", "connect"
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def metadata(self) -> bytes:
         return b""
@@ -215,11 +215,11 @@ class Protocol:
         return {member.member_id: b"" for member in members}
 
     async def on_assigned(self, _: object) -> None:
-        self.told.append("assigned")
+        self.reported.append("assigned")
         await asyncio.sleep(1000)
 
     def on_revoked(self, _: object) -> None:
-        self.told.append("revoked")
+        self.reported.append("revoked")
 
 
 def test_a_member_that_is_closed_while_it_begins_with_something_releases_it() -> None:
@@ -228,9 +228,9 @@ def test_a_member_that_is_closed_while_it_begins_with_something_releases_it() ->
             protocol = Protocol()
             member = kclient.GroupMember(cluster.bootstrap, group=GROUP, protocol=protocol)
             await member.start()
-            await until(lambda: protocol.told == ["assigned"])
+            await until(lambda: protocol.reported == ["assigned"])
             await closed_within(member, 10.0)
-            assert protocol.told == ["assigned", "revoked"]
+            assert protocol.reported == ["assigned", "revoked"]
 
     run_virtually(main())
 

@@ -36,7 +36,7 @@ class State(enum.Enum):
     REFUSED = "brokers are gone, and their ports refuse"
     BOOTSTRAPPING = "the client looks for a first broker, in vain so far"
     DNS_HANGS = "the look-up of the first broker's name hangs"
-    BUFFER_FULL = "all memory is taken, and more callers wait for room"
+    BUFFER_FULL = "all memory is taken, and more callers wait for space"
     CONCURRENT = "several callers close at once"
 
 
@@ -288,7 +288,7 @@ def test_undelivered_records_fail_with_their_reason() -> None:
     reasons = run_virtually(main())
     assert "has not answered" in reasons["FROZEN"]
     assert "Connection refused" in reasons["REFUSED"] or "reset" in reasons["REFUSED"]
-    assert "found no room" in reasons["BUFFER_FULL"]
+    assert "found no space" in reasons["BUFFER_FULL"]
     assert "wait for their acknowledgement" in reasons["BUFFER_FULL"]
     assert "topic nowhere doesn't exist" in reasons["UNKNOWN"]
 

@@ -37,17 +37,17 @@ def test_a_consumer_that_cannot_join_reports_it_again_and_again_until_it_can(
             fill(cluster, 5, 1)
             cluster.faults.error(api, REFUSED[api], times=None)
             async with member(cluster, api_timeout=20.0) as consumer:
-                told: list[float] = []
-                while len(told) < 3:
+                reported: list[float] = []
+                while len(reported) < 3:
                     try:
                         assert await consumer.poll(timeout=timeout) == []
                     except ConsumerStalled as error:
-                        told.append(the_loop().time())
+                        reported.append(the_loop().time())
                         assert GROUP in str(error)
                         assert REFUSED[api].name in str(error)
                         assert error.retriable
                         assert not consumer.health().ok
-                gaps = [later - sooner for sooner, later in itertools.pairwise(told)]
+                gaps = [later - sooner for sooner, later in itertools.pairwise(reported)]
                 assert all(20.0 <= gap <= 26.0 for gap in gaps)
                 cluster.faults.clear()
                 assert len(await consumer.poll(timeout=None)) == 5
@@ -71,7 +71,7 @@ def test_a_coordinator_that_is_unreachable_for_minutes_is_reported_and_survived(
             stalled = [error for error in reader.errors if "not been in group" in str(error)]
             assert 5 <= len(stalled) <= 9
             assert all(isinstance(error, ConsumerStalled) for error in stalled)
-            assert reader.told("lost") == [[0, 1, 2, 3]]
+            assert reader.reported("lost") == [[0, 1, 2, 3]]
             health = reader.consumer.health()
             assert not health.ok
             assert not health.group.joined

@@ -85,10 +85,10 @@ def test_heartbeats_go_on_while_a_rebalance_waits_for_slow_user_code() -> None:
             await asyncio.sleep(2.0)
             other = await Reader(cluster, **SLOW).start()
             await asyncio.sleep(40.0)
-            assert slow.told("lost") == []
+            assert slow.reported("lost") == []
             slow.work = None
             await settled(slow, other, partitions=2, seconds=60.0)
-            assert slow.told("lost") == []
+            assert slow.reported("lost") == []
             assert slow.errors == other.errors == []
             await slow.stop()
             await other.stop()

@@ -59,7 +59,7 @@ def test_a_waiter_for_a_commit_learns_of_the_loss_in_time(strategy: str) -> None
             await until(lambda: held.held)
             began = the_loop().time()
             the_loop().network.freeze(f"broker-{cluster.coordinator(GROUP)}")
-            await until(lambda: first.told("lost"))
+            await until(lambda: first.reported("lost"))
             assert the_loop().time() - began < 7.0  # session_timeout is 6 s
             the_loop().network.heal()
             cluster.faults.clear()

@@ -23,10 +23,10 @@ def test_an_eager_rebalance_revokes_all_and_a_cooperative_one_what_moves() -> No
             second = await Reader(cluster, partition_assignment_strategy=strategy).start()
             await until(lambda: len(second.owned) == 2)
             await settled(first, second)
-            told = first.told("revoked"), first.told("assigned")
+            reported = first.reported("revoked"), first.reported("assigned")
             await second.stop()
             await first.stop()
-            return told
+            return reported
 
     revoked, assigned = run_virtually(main("range"))
     assert revoked == [[0, 1, 2, 3]]

@@ -324,14 +324,14 @@ def test_assignments_that_this_broker_does_not_take_are_named_and_tried_rarely()
             pool = Pool()
             async with member_of(cluster, pool) as member:
                 await member.joined()
-                shared = pool.told.count("assign")
+                shared = pool.reported.count("assign")
                 pool.offer = bytes(1 << 20)  # and it is the assignment as well
                 member.rejoin("a test")
                 text = r"2097152 bytes.*message\.max\.bytes"
                 with pytest.raises(kclient.errors.UnknownServerError, match=text):
                     await member.wait_for_rebalance(60.0)
                 await asyncio.sleep(60.0)
-                assert 3 <= pool.told.count("assign") - shared <= 8
+                assert 3 <= pool.reported.count("assign") - shared <= 8
                 pool.offer = b"a"
                 with pytest.raises(kclient.errors.UnknownServerError, match=text):
                     await member.joined()
@@ -365,9 +365,9 @@ def test_a_cooperative_protocol_keeps_what_it_has_while_the_group_rebalances() -
                         kept.append(member.assignment)
                         await asyncio.sleep(0.01)
                     await until_all_have(b"a,b", member, other)
-                    assert "on_revoked" not in keeping.told
+                    assert "on_revoked" not in keeping.reported
                     assert None not in kept
-            assert keeping.told[-1] == "on_revoked"
+            assert keeping.reported[-1] == "on_revoked"
 
     run_virtually(main())
 
@@ -380,7 +380,7 @@ def test_what_was_lost_is_reported_once_and_what_was_revoked_is_not_lost() -> No
                 await member.joined()
                 with cluster.faults.hang():
                     await gone(member)
-                assert pool.told.count("on_lost") == 1
+                assert pool.reported.count("on_lost") == 1
                 assert "session_timeout is 10.0 s" in str(pool.errors[0])
                 await member.joined()
                 pool.acts["on_revoked"] = lambda: asyncio.sleep(15)
@@ -389,7 +389,7 @@ def test_what_was_lost_is_reported_once_and_what_was_revoked_is_not_lost() -> No
                 with cluster.faults.hang():
                     await asyncio.sleep(20)
                 await member.joined()
-                assert pool.told.count("on_lost") == 1
+                assert pool.reported.count("on_lost") == 1
 
     run_virtually(main())
 

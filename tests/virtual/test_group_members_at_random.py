@@ -37,7 +37,7 @@ class Judged(Worker):
         self.inside: str | None = None
         self.wrong_order: list[str] = []
 
-    async def _tell(self, what: str, detail: Any = None) -> None:
+    async def _notify(self, what: str, detail: Any = None) -> None:
         if self.inside is not None:
             self.wrong_order.append(f"{what} inside of {self.inside}")
         before = [reported for reported in self.calls if reported != "interrupt"][-1:]
@@ -47,7 +47,7 @@ class Judged(Worker):
             self.wrong_order.append("lost twice")
         self.inside = what
         try:
-            await super()._tell(what, detail)
+            await super()._notify(what, detail)
         finally:
             self.inside = None
 

@@ -48,8 +48,11 @@ class MemberScene(Scene):
         assert (await self.client.joined(30.0)).data == b"a"
 
     def judge(self) -> None:
-        granted, ended = self.pool.told.count("on_assigned"), self.pool.told.count("on_revoked")
-        assert granted == ended + self.pool.told.count("on_lost")
+        granted, ended = (
+            self.pool.reported.count("on_assigned"),
+            self.pool.reported.count("on_revoked"),
+        )
+        assert granted == ended + self.pool.reported.count("on_lost")
 
 
 class StartingMemberScene(MemberScene):
@@ -93,7 +96,7 @@ async def wait_for_rebalance(scene: Any) -> None:
 async def assignments(scene: Any) -> None:
     scene.client.rejoin("a test")
     async for _ in scene.client.assignments():
-        if scene.state is State.BOOTSTRAPPING or scene.pool.told.count("on_assigned") > 1:
+        if scene.state is State.BOOTSTRAPPING or scene.pool.reported.count("on_assigned") > 1:
             break
 
 

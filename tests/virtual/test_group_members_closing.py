@@ -208,7 +208,7 @@ def test_what_on_assigned_has_begun_is_revoked_however_little_time_a_close_has(
             while hanging.began is None:  # noqa: ASYNC110 - it is cheap on virtual time
                 await asyncio.sleep(0.01)
             await member.close(timeout)
-            assert [name for name in pool.told if name.startswith("on_")] == [
+            assert [name for name in pool.reported if name.startswith("on_")] == [
                 "on_assigned",
                 "on_revoked",
             ]

@@ -214,7 +214,7 @@ def test_the_assignment_is_lost_without_a_response_for_a_session_and_regained_la
                     at = worker.at[worker.calls.index("lost")]
                     heard = max([began - INTERVAL, *sent])
                     assert heard + SESSION - 0.1 <= at <= began + SESSION + 0.1
-                    (error,) = [detail for what, detail in worker.told if what == "lost"]
+                    (error,) = [detail for what, detail in worker.reported if what == "lost"]
                     assert isinstance(error, RequestTimedOut)
                     assert "session_timeout is 10.0 s" in str(error)
                 await asyncio.sleep(60)

@@ -123,8 +123,8 @@ def test_a_member_that_is_removed_while_its_join_is_lost_knows_it_soon(*, after:
             lost = cluster.faults.drop("JoinGroup", client_id="w0", after=after, times=None)
             wish(second)
             await until(lambda: lost.hits)
-            await until(lambda: ("assign", ["w1"]) in second.told, 60.0)
-            given = second.at[second.told.index(("assign", ["w1"]))]
+            await until(lambda: ("assign", ["w1"]) in second.reported, 60.0)
+            given = second.at[second.reported.index(("assign", ["w1"]))]
             await until(lambda: "lost" in first.calls)
             assert first.at[first.calls.index("lost")] <= given + INTERVAL + 0.1
             cluster.faults.remove(lost)

@@ -73,13 +73,13 @@ def test_a_static_member_that_is_to_leave_does_so_while_its_first_join_waits(
             await until(lambda: leader.count("prepare") == 2)
             assert worker.state is MemberState.JOINING
             if how == "leave":
-                await worker.member.leave("a test", tell=True)
+                await worker.member.leave("a test", send_leave=True)
             else:
-                await worker.stop(tell=True)
+                await worker.stop(send_leave=True)
             (left,) = cluster.requests.of("LeaveGroup")
             assert left.request.members[0].group_instance_id == "s"
             await until(lambda: settled([leader]) and leader.count("assigned") == 2)
-            assert leader.told[-2] == ("assign", ["w0"])
+            assert leader.reported[-2] == ("assign", ["w0"])
             if how == "leave":
                 await worker.stop()
 

@@ -50,7 +50,7 @@ class Items:
         self._rng = run.rng
         self.worker = worker
         self.member: kclient.GroupMember | None = None
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._given_at = 0.0
         self._proved = False
         self.had: set[int] = set()
@@ -64,7 +64,7 @@ class Items:
         return {one: bytes(range(number, ITEMS, len(ids))) for number, one in enumerate(ids)}
 
     async def on_assigned(self, assignment: kclient.GroupAssignment) -> None:
-        self.told.append("on_assigned")
+        self.reported.append("on_assigned")
         self._given_at, self._proved = asyncio.get_running_loop().time(), False
         if self._rng.random() < 0.5:
             await self._dawdle(fails=False)  # or nothing would have its items, and rightly so
@@ -72,14 +72,14 @@ class Items:
         await self._dawdle()
 
     async def on_revoked(self, assignment: kclient.GroupAssignment) -> None:
-        self.told.append("on_revoked")
+        self.reported.append("on_revoked")
         try:
             await self._dawdle()
         finally:
             self.had.clear()
 
     async def on_lost(self, error: KafkaError) -> None:
-        self.told.append("on_lost")
+        self.reported.append("on_lost")
         self.had.clear()
         await self._dawdle()
 
@@ -235,7 +235,7 @@ class Run:
         await member.close(self.rng.choice(TIMEOUTS))
         protocol: Any = member._host._protocol
         if protocol.had:
-            self.wrong(f"{worker} is closed and has {protocol.had}, told {protocol.told[-5:]}")
+            self.wrong(f"{worker} is closed and has {protocol.had}, not {protocol.reported[-5:]}")
         if member.assignment is not None:
             self.wrong(f"{worker} is closed and has {member.assignment}")
         with pytest.raises(ClientClosed):

@@ -141,7 +141,7 @@ def test_a_session_that_is_over_as_heartbeats_were_refused_names_them() -> None:
         async with working(1) as (cluster, (worker,)):
             refused = cluster.faults.error("Heartbeat", FORBIDDEN, times=None)
             await until(lambda: worker.count("lost"), 15)
-            lost = next(detail for what, detail in worker.told if what == "lost")
+            lost = next(detail for what, detail in worker.reported if what == "lost")
             assert "GROUP_AUTHORIZATION_FAILED" in str(lost)
             cluster.faults.remove(refused)
             await until(lambda: settled([worker]), 60)
@@ -259,7 +259,7 @@ def test_a_member_whose_name_is_anothers_now_sends_no_leave_group_for_it() -> No
             await until(lambda: settled([older]))
             await newer.start()
             await until(lambda: older.failure is not None)
-            await older.stop(tell=True)
+            await older.stop(send_leave=True)
             await asyncio.sleep(20)
             assert settled([newer])
             assert not cluster.requests.of("LeaveGroup")
@@ -278,7 +278,7 @@ def test_a_member_that_is_fenced_amid_a_rebalance_sends_no_leave_group(api: str)
             cluster.faults.error(api, ErrorCode.FENCED_INSTANCE_ID)
             worker.member.rejoin("a test")
             await until(lambda: worker.failure is not None)
-            await worker.stop(tell=True)
+            await worker.stop(send_leave=True)
             assert not cluster.requests.of("LeaveGroup")
 
     run_virtually(main())
@@ -304,7 +304,7 @@ def test_a_static_member_whose_first_join_broke_off_is_no_ghost_after_it_left() 
             await asyncio.sleep(1)
             assert newcomer.state is MemberState.JOINING
             cluster.faults.remove(away)
-            await newcomer.member.leave("a test", tell=True)
+            await newcomer.member.leave("a test", send_leave=True)
             assert len(requests_of(cluster, "LeaveGroup", "new")) == 1
             await until(lambda: first.count("assigned") == 2, 25)
             assert settled([first])
@@ -459,7 +459,7 @@ def test_metadata_that_raises_is_reported_once_in_a_rebalance(
                     await member.wait_for_rebalance(30.0)
                 assert (await member.wait_for_rebalance(30.0)).data == b"a"
                 assert busy.hits == 3
-                assert pool.told.count("metadata") > 5
+                assert pool.reported.count("metadata") > 5
 
     run_virtually(main())
     lines = [r for r in caplog.records if "metadata() of the group" in r.getMessage()]

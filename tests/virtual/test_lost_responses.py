@@ -49,14 +49,16 @@ async def test_a_lost_response_neither_loses_nor_doubles_nor_reorders(
         cluster.create_topic("t", assignments=[[1, 2]])
         settings = {"max_in_flight": window, "request_timeout": 3.0}
         async with wired(cluster, **settings) as (wire, producer):
-            wire.on_told = lambda told: Fate.KEEP if number(told.batch) == lost else Fate.PASS
+            wire.on_reported = lambda reported: (
+                Fate.KEEP if number(reported.batch) == lost else Fate.PASS
+            )
             if behind == "unread":
                 wire.on_sent = lambda sent: Fate.KEEP if number(sent) > lost else Fate.PASS
             deliveries = [send(producer, history, n) for n in range(1, RECORDS + 1)]
             await asyncio.sleep(0.5)
             in_doubt = len(wire.sent) - (lost - 1)
             assert 1 <= in_doubt <= window
-            assert len(wire.told) == lost - 1
+            assert len(wire.reported) == lost - 1
             wire.cut()
             prepare(following, cluster, wire)
             await asyncio.gather(*deliveries, return_exceptions=True)

@@ -83,7 +83,7 @@ async def test_pitfall_5_what_a_forgetful_broker_may_have_is_not_written_twice(
     are_deleted: bool,
 ) -> None:
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
-        wire.on_told = only(b"1")
+        wire.on_reported = only(b"1")
         deliveries = send(producer, 1, 2)
         await asyncio.sleep(1.0)
         if are_deleted:
@@ -103,7 +103,7 @@ async def test_pitfall_6_a_duplicate_is_a_success_whose_offsets_are_not_known() 
     async with one_broker() as cluster:
         settings = {"linger": 0.01, "batch_size": 1000}
         async with sending(cluster, **settings) as (wire, producer):
-            wire.on_told = lambda told: Fate.KEEP
+            wire.on_reported = lambda reported: Fate.KEEP
             doubtful = send(producer, 1, 5)
             await asyncio.sleep(0.1)
             duplicate = cluster.faults.error("Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -120,7 +120,7 @@ async def test_pitfall_6_a_duplicate_is_a_success_whose_offsets_are_not_known() 
 
 async def test_pitfall_6_a_duplicate_behind_a_gap_shows_that_there_is_none() -> None:
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
-        wire.on_told = only(b"1")
+        wire.on_reported = only(b"1")
         deliveries = send(producer, 1, 2)
         await asyncio.sleep(3.0)
         deliveries += send(producer, 2, 3)
@@ -138,8 +138,8 @@ async def test_pitfall_6_a_repeat_is_never_older_than_what_brokers_remember() ->
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         cluster.faults.error("Produce", ErrorCode.REQUEST_TIMED_OUT, after=True)
         deliveries = send(producer, 1, 6)
-        await wire.wait_told(6)
-        wire.on_told = lambda told: Fate.KEEP
+        await wire.wait_reported(6)
+        wire.on_reported = lambda reported: Fate.KEEP
         deliveries += send(producer, 6, 20)
         await asyncio.sleep(1.0)
         wire.cut()
@@ -181,10 +181,12 @@ async def test_pitfall_7_a_split_batch_keeps_its_numbers_and_its_place_among_oth
         await asyncio.sleep(0.01)
         deliveries += [producer.send("t", value) for value in content[62:110]]
         assert await outcomes(deliveries) == list(range(1, 111))
-        refused = len([told for told in wire.told if told.code == TOO_LARGE])
+        refused = len([reported for reported in wire.reported if reported.code == TOO_LARGE])
         later = [producer.send("t", value) for value in content[110:]]
         assert await outcomes(later) == list(range(111, 151))
-        assert [told.code for told in wire.told].count(TOO_LARGE) == refused > 3  # it has learned
+        assert (
+            [reported.code for reported in wire.reported].count(TOO_LARGE) == refused > 3
+        )  # it has learned
         assert wire.owners == [Owner(0, 0)]  # and by ``check_numbers`` each record has one number
         assert values(cluster) == [b"0", *content]
 
@@ -198,7 +200,7 @@ async def test_pitfall_7_parts_of_a_batch_in_doubt_are_not_written_twice(
     async with one_broker() as cluster, sending(cluster, **TWENTY) as (wire, producer):
         content = large(20 + behind)
         if is_written:
-            wire.on_told = lambda told: Fate.KEEP
+            wire.on_reported = lambda reported: Fate.KEEP
         else:
             wire.on_sent = lambda sent: Fate.KEEP
         deliveries = [producer.send("t", value) for value in content[:20]]
@@ -206,12 +208,12 @@ async def test_pitfall_7_parts_of_a_batch_in_doubt_are_not_written_twice(
         lower(cluster, LIMIT)
         wire.cut()
         deliveries += [producer.send("t", value) for value in content[20:]]
-        told = await outcomes(deliveries)
-        assert told[20:] == list(range(21, 21 + behind))
-        assert is_written or told == list(range(1, 21 + behind))
+        reported = await outcomes(deliveries)
+        assert reported[20:] == list(range(21, 21 + behind))
+        assert is_written or reported == list(range(1, 21 + behind))
         there = values(cluster)[1:]
         assert there == sorted(set(there))
-        for value, outcome in zip(content, told, strict=True):
+        for value, outcome in zip(content, reported, strict=True):
             assert outcome is not False
             assert outcome is True or values(cluster)[outcome] == value
 
@@ -263,7 +265,7 @@ async def test_pitfall_8_records_that_are_named_when_they_are_repeated_may_be_wr
     """The log has them, the response is lost, the repeat is refused: brokers check that first."""
     settings: dict[str, Any] = {"linger": 0.01, "batch_size": 1000}
     async with one_broker() as cluster, sending(cluster, **settings) as (wire, producer):
-        wire.on_told = lambda told: Fate.KEEP
+        wire.on_reported = lambda reported: Fate.KEEP
         deliveries = send(producer, 1, 4)
         await asyncio.sleep(0.1)
         config = cluster._image.topics["t"].config
@@ -284,10 +286,10 @@ async def test_pitfall_12_what_is_behind_damaged_bytes_waits_for_them_to_be_sent
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         wire.on_sent = lambda sent: Fate.SPOIL if sent.values == (b"2",) else Fate.PASS
         deliveries = send(producer, 1, 6)
-        await wire.wait_told(6)
+        await wire.wait_reported(6)
         wire.on_sent = lambda sent: Fate.PASS
         assert await outcomes(deliveries + send(producer, 6, 9)) == list(range(1, 9))
-        assert [told.code for told in wire.told[1:6]] == [0, CORRUPT, GAP, GAP, GAP]
+        assert [reported.code for reported in wire.reported[1:6]] == [0, CORRUPT, GAP, GAP, GAP]
         for number in range(2, 6):
             assert len({one.data for one in wire.of(b"%d" % number)}) == 1
         assert wire.owners == [Owner(0, 0)]

@@ -331,8 +331,8 @@ def test_pitfall_58_a_leader_assigns_though_a_peer_sends_nonsense(metadata: byte
                     5,
                 )
                 assert share.error_code == ErrorCode.NONE
-                await until(lambda: len(first.told("assigned")) == 2)
-                assert first.told("assigned")[-1] == [0, 1]
+                await until(lambda: len(first.reported("assigned")) == 2)
+                assert first.reported("assigned")[-1] == [0, 1]
                 assert first.errors == []
             await first.stop()
 

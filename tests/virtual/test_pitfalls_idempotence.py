@@ -17,7 +17,7 @@ from kclient.errors import DeliveryTimedOut
 from kclient.testing import Cluster
 from tests.virtual.recovering import IMPATIENT, one_broker, only, outcomes, send, sending
 from tests.virtual.relay import numbers, refresh, values
-from tests.virtual.wire import Fate, Owner, Told, Wire
+from tests.virtual.wire import Fate, Owner, Reported, Wire
 
 
 def log_epochs(cluster: Cluster, partition: int = 0) -> list[int]:
@@ -38,7 +38,7 @@ async def test_pitfall_1_an_expired_batch_keeps_its_numbers_until_it_is_known_wh
     """The second of five: the others get their outcomes as if it were not there."""
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
         if end == "answer lost":
-            wire.on_told = only(b"2")
+            wire.on_reported = only(b"2")
         else:
             wire.on_sent = only(b"2")
         deliveries = send(producer, 1, 3)
@@ -52,7 +52,7 @@ async def test_pitfall_1_an_expired_batch_keeps_its_numbers_until_it_is_known_wh
         deliveries += send(producer, 6, 8)
         if end == "refused":
             cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS)
-            wire.on_told = only(b"3")
+            wire.on_reported = only(b"3")
             wire.let_requests_go()
             await asyncio.sleep(1.0)
             assert not wire.of(b"7")  # whether there is a gap isn't known before the next response
@@ -65,8 +65,8 @@ async def test_pitfall_1_an_expired_batch_keeps_its_numbers_until_it_is_known_wh
         else:
             wire.cut()
         written = [n for n in range(8) if n != 2 or is_written]
-        told = [written.index(n) if n != 2 else True for n in range(1, 8)]
-        assert await outcomes(deliveries) == told
+        reported = [written.index(n) if n != 2 else True for n in range(1, 8)]
+        assert await outcomes(deliveries) == reported
         assert values(cluster) == [b"%d" % n for n in written]
         assert log_epochs(cluster) == ([0] if is_written else [0, 1])
         assert len(wire.of(b"2")) == 1
@@ -79,7 +79,7 @@ async def test_pitfall_1_the_numbers_of_an_expired_batch_are_not_given_to_the_ne
     """Else the broker would take the next one for a repeat, and it would be lost in silence."""
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
         if is_written:
-            wire.on_told = only(b"1")
+            wire.on_reported = only(b"1")
         else:
             wire.on_sent = only(b"1")
         expired = send(producer, 1, 2)
@@ -100,7 +100,7 @@ async def test_pitfall_1_with_nothing_left_to_learn_from_the_epoch_is_raised(
     """All five expire before their responses, and so do two that never went."""
     async with one_broker() as cluster, sending(cluster, **IMPATIENT) as (wire, producer):
         if are_written:
-            wire.on_told = only(b"1")
+            wire.on_reported = only(b"1")
         else:
             wire.on_sent = only(b"1")
         deliveries = send(producer, 1, 8)
@@ -139,7 +139,7 @@ async def test_pitfall_2_a_topic_that_vanishes_for_a_while_goes_on_with_its_numb
         async with sending(cluster) as (wire, producer):
             await outcomes(send(producer, 1, 6))
             stale = cluster.faults.rewrite("Metadata", forget, times=None)
-            wire.on_told = only(b"6")
+            wire.on_reported = only(b"6")
             doubtful = send(producer, 6, 9)
             assert (await refresh(producer)).topic_error("t")  # it has vanished
             wire.cut()
@@ -160,11 +160,11 @@ async def appended_and_refused(code: ErrorCode) -> None:
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         cluster.faults.error("Produce", code, after=True, times=2)
         deliveries = send(producer, 1, 6)
-        await wire.wait_told(6)
+        await wire.wait_reported(6)
         cluster.faults.error("Produce", code, after=True)
         deliveries += send(producer, 6, 12)
         assert await outcomes(deliveries) == list(range(1, 12))
-        assert [told.code for told in wire.told].count(code) == 3
+        assert [reported.code for reported in wire.reported].count(code) == 3
         for number in range(12):
             attempts = wire.of(b"%d" % number)
             assert len({one.data for one in attempts}) == 1  # the same bytes, numbers included
@@ -200,7 +200,7 @@ async def test_pitfall_3_what_timed_out_at_the_broker_can_not_be_taken_back() ->
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         cluster.faults.error("Produce", ErrorCode.REQUEST_TIMED_OUT, after=True)
         doubtful, *others = send(producer, 1, 4)
-        await wire.wait_told(4)
+        await wire.wait_reported(4)
         assert doubtful.cancel()
         assert await outcomes(others + send(producer, 4, 6)) == [2, 3, 4, 5]
         await producer.flush()
@@ -231,7 +231,7 @@ async def test_pitfall_9_sequences_go_on_from_0_after_the_last_one(lost: int) ->
     """And repeats are known as such on both sides of it: the response to one of seven is lost."""
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         start_at(wire, cluster, producer, LAST - 2)
-        wire.on_told = only(b"%d" % lost)
+        wire.on_reported = only(b"%d" % lost)
         deliveries = send(producer, 1, 8)
         await asyncio.sleep(1.0)
         wire.cut()
@@ -304,11 +304,11 @@ async def test_pitfall_10_only_the_partition_concerned_gets_another_epoch_once_i
             code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             cluster.faults.error("Produce", code, topic="t", partition=7)
 
-            def late(told: Told) -> Fate:
-                mine = told.batch.partition == 7 and told.batch.values != (b"1",)
+            def late(reported: Reported) -> Fate:
+                mine = reported.batch.partition == 7 and reported.batch.values != (b"1",)
                 return Fate.KEEP if mine else Fate.PASS
 
-            wire.on_told = late
+            wire.on_reported = late
             deliveries = [
                 producer.send("t", b"%d" % n, partition=p) for n in range(1, 9) for p in everywhere
             ]
@@ -359,12 +359,12 @@ async def test_pitfall_53_a_batch_that_later_ones_overtook_is_failed_and_not_wri
 
 def lose_answer(value: bytes) -> Any:
     """Lose the first response about the batch with one record of that value."""
-    lost: list[Told] = []
+    lost: list[Reported] = []
 
-    def fate(told: Told) -> Fate:
-        if lost or told.batch.values != (value,):
+    def fate(reported: Reported) -> Fate:
+        if lost or reported.batch.values != (value,):
             return Fate.PASS
-        lost.append(told)
+        lost.append(reported)
         return Fate.CUT
 
     return fate
@@ -376,7 +376,7 @@ async def test_behind_a_gap_what_a_forgetful_log_took_is_not_written_again() -> 
         cluster.log("t").producers.forget()
         cluster.faults.error("Produce", ErrorCode.INVALID_TIMESTAMP)
         cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS)
-        wire.on_told = lose_answer(b"3")
+        wire.on_reported = lose_answer(b"3")
         found = await outcomes(send(producer, 1, 4) + send(producer, 4, 6))
         assert found == [False, False, 1, 2, 3]
         assert values(cluster) == [b"0", b"3", b"4", b"5"]
@@ -386,7 +386,7 @@ async def test_behind_a_gap_batches_in_doubt_that_no_log_has_are_sent_again_in_o
     """The log remembers the producer, and lost nothing but the request of the first."""
     async with one_broker() as cluster, sending(cluster) as (wire, producer):
         cluster.faults.error("Produce", ErrorCode.INVALID_TIMESTAMP)
-        wire.on_told = lose_answer(b"2")
+        wire.on_reported = lose_answer(b"2")
         assert await outcomes(send(producer, 1, 8)) == [False, *range(1, 7)]
         assert values(cluster) == [b"%d" % n for n in range(8) if n != 1]
 
@@ -408,7 +408,7 @@ async def test_a_refused_batch_is_not_written_behind_one_that_a_forgetful_log_ma
                 cluster.create_topic("t")
             cluster.log("t").producers.forget()
             cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=refused)
-            wire.on_told = lose_answer(b"%d" % (1 + refused))
+            wire.on_reported = lose_answer(b"%d" % (1 + refused))
             wire.let_requests_go()
             found = await outcomes(under_way + send(producer, 5, 8))
         written = values(cluster)

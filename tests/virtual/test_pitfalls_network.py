@@ -273,7 +273,7 @@ async def test_pitfall_63_throttling_mutes_its_connection_only_and_after_the_res
             assert not behind.done()
             await behind
             assert 2.0 <= now() - muted < 2.1
-        throttled = [event for _, event in watcher.told if isinstance(event, Throttled)]
+        throttled = [event for _, event in watcher.reported if isinstance(event, Throttled)]
         assert [(event.node_id, event.lane, event.seconds) for event in throttled] == [
             (1, "produce", 2.0)
         ]

@@ -59,7 +59,7 @@ async def test_pitfall_12_corrupt_bytes_are_sent_again_over_a_new_connection() -
             relay.on_request = damage
             assert (await producer.send("t", b"whole")).offset == 2
             await sent_in_order(producer, 2, first=3)
-        retried = [event.error for _, event in watcher.told if isinstance(event, BatchRetried)]
+        retried = [event.error for _, event in watcher.reported if isinstance(event, BatchRetried)]
         assert retried == ["CorruptMessage"]
         assert len(damaged) == 1
         sent = [_records(one) for one in relay.asked(PRODUCE)]

@@ -49,7 +49,7 @@ async def test_pitfall_4_batches_in_flight_survive_two_moves_of_their_leader(
             cluster.move_leader("t", 0, to)
             deliveries += send(producer, 6, 12)
             assert await outcomes(deliveries) == list(range(1, 12))
-            codes = {told.code for told in wire.told}
+            codes = {reported.code for reported in wire.reported}
             assert MOVED in codes
             if to == 1 and appended < 5:
                 assert GAP in codes  # it leads again, and lacks those that it refused

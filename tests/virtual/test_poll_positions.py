@@ -19,7 +19,7 @@ from tests.virtual.group_scene import GROUP, SETTINGS
 R = TopicPartition(T, 2)
 
 
-async def told(consumer: Any, seconds: float) -> list[str]:
+async def reported(consumer: Any, seconds: float) -> list[str]:
     """The errors about positions that poll raised in so many seconds."""
     texts = []
     end = the_loop().time() + seconds
@@ -76,18 +76,18 @@ def test_it_is_reported_again_after_long_and_when_the_user_did_something_about_i
     async def main() -> None:
         async with scene(0, 2, auto_offset_reset=None, api_timeout=60.0) as (_, consumer):
             consumer.seek(P, 0)
-            assert len(await told(consumer, 50.0)) == 1
-            assert len(await told(consumer, 50.0)) == 1
+            assert len(await reported(consumer, 50.0)) == 1
+            assert len(await reported(consumer, 50.0)) == 1
             consumer.pause(Q)
-            assert await told(consumer, 10.0) == []
+            assert await reported(consumer, 10.0) == []
             consumer.resume(Q)
-            assert len(await told(consumer, 10.0)) == 1
+            assert len(await reported(consumer, 10.0)) == 1
             consumer.assign([P])
-            assert await told(consumer, 10.0) == []
+            assert await reported(consumer, 10.0) == []
             consumer.assign([P, Q])
-            assert len(await told(consumer, 10.0)) == 1
+            assert len(await reported(consumer, 10.0)) == 1
             consumer.seek(Q, 0)
-            assert await told(consumer, 100.0) == []
+            assert await reported(consumer, 100.0) == []
 
     run_virtually(main())
 
@@ -97,10 +97,10 @@ def test_one_more_is_reported_by_its_own_name_at_once() -> None:
         async with scene(0, 3, auto_offset_reset=None) as (_, consumer):
             consumer.assign([P, Q])
             consumer.seek(P, 0)
-            (first,) = await told(consumer, 5.0)
+            (first,) = await reported(consumer, 5.0)
             assert str(Q) in first
             consumer.assign([P, Q, R])
-            (second,) = await told(consumer, 5.0)
+            (second,) = await reported(consumer, 5.0)
             assert str(R) in second
             assert str(Q) not in second
 
@@ -136,7 +136,7 @@ def test_a_position_that_is_lost_again_is_reported_again() -> None:
                 await lost(consumer)
             # Both were named: recovery of one is no news about the other.
             consumer.seek(P, 0)
-            assert await told(consumer, 100.0) == []
+            assert await reported(consumer, 100.0) == []
 
     run_virtually(main())
 

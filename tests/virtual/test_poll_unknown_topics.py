@@ -20,7 +20,7 @@ def member(cluster: Cluster, *topics: str, **settings: Any) -> Any:
     return kclient.Consumer(cluster.bootstrap, *topics, group=GROUP, **{**SETTINGS, **settings})
 
 
-async def told(consumer: Any, seconds: float, timeout: float | None = 1.0) -> list[float]:
+async def reported(consumer: Any, seconds: float, timeout: float | None = 1.0) -> list[float]:
     """The times at which poll reported an unknown topic."""
     times = []
     try:
@@ -51,14 +51,14 @@ def test_a_name_of_no_topic_is_reported_by_poll_the_log_and_health(
                     assert consumer.health().ok
                     assert consumer.health().unknown_topics == ()
                 begun = the_loop().time()
-                times = await told(consumer, 200.0, timeout)
+                times = await reported(consumer, 200.0, timeout)
                 assert 3 <= len(times) <= 4
                 assert times[0] - begun < 30.0
                 assert consumer.health().unknown_topics == ("typo",)
                 assert not consumer.health().ok
                 assert ("the other topics are read" in caplog.text) is (T in topics)
                 cluster.create_topic("typo", partitions=1)
-                await told(consumer, 30.0, timeout)
+                await reported(consumer, 30.0, timeout)
                 assert consumer.health().unknown_topics == ()
                 assert consumer.health().ok
                 assert {one.topic for one in consumer.assignment} == {*topics}
@@ -79,7 +79,7 @@ def test_a_topic_that_is_deleted_is_reported_and_the_others_are_read(strategy: s
             ) as consumer:
                 await read(consumer, 10)
                 cluster.delete_topic("typo")
-                assert len(await told(consumer, 55.0, None)) >= 1
+                assert len(await reported(consumer, 55.0, None)) >= 1
                 assert not consumer.health().ok
                 async with kclient.Producer(cluster.bootstrap) as producer:
                     await producer.send(T, b"10", partition=0)
@@ -94,12 +94,12 @@ def test_another_wrong_name_is_reported_at_once_and_one_that_is_not_wanted_never
             fill(cluster, 0, 1)
             async with member(cluster, T) as consumer:
                 consumer.subscribe(T, "typo")
-                assert len(await told(consumer, 20.0)) == 1
+                assert len(await reported(consumer, 20.0)) == 1
                 consumer.subscribe(T, "another-typo")
-                assert len(await told(consumer, 20.0)) == 1
+                assert len(await reported(consumer, 20.0)) == 1
                 assert consumer.health().unknown_topics == ("another-typo",)
                 consumer.subscribe(T)
-                assert await told(consumer, 100.0) == []
+                assert await reported(consumer, 100.0) == []
                 assert consumer.health().ok
 
     run_virtually(main())
@@ -157,7 +157,7 @@ def test_a_topic_that_no_broker_knows_is_reported_though_one_is_unreachable(seed
             ) as consumer:
                 consumer.assign([TopicPartition("typo", 0)])
                 begun = the_loop().time()
-                times = await told(consumer, 20.0)
+                times = await reported(consumer, 20.0)
                 assert 4.9 <= times[0] - begun < 15.0
 
     run_virtually(main(), seed=seed)
@@ -175,15 +175,15 @@ def test_a_topic_that_was_unknown_long_ago_is_not_so_by_one_lagging_broker(seed:
             async with member(cluster, T, api_timeout=60.0) as consumer:
                 consumer.subscribe(T, "typo")
                 await until(lambda: consumer.health().unknown_topics == ("typo",), 60.0)
-                await told(consumer, 3.0)
+                await reported(consumer, 3.0)
                 consumer.subscribe(T)
-                await told(consumer, 20.0)
+                await reported(consumer, 20.0)
                 cluster.brokers[3].freeze_metadata()
                 cluster.create_topic("typo", partitions=1)
                 for broker in (1, 2):
                     cluster.faults.delay("Metadata", 0.9, broker=broker, times=None)
                 consumer.subscribe(T, "typo")
-                assert await told(consumer, 30.0) == []
+                assert await reported(consumer, 30.0) == []
                 assert consumer.health().unknown_topics == ()
 
     run_virtually(main(), seed=seed)

@@ -63,7 +63,7 @@ class Sent(NamedTuple):
         return (self.sequence + len(self.values)) % _SEQUENCES
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A broker's response about one batch, with that batch."""
 
     at: float
@@ -88,7 +88,7 @@ class _Way:
         self.open = True
         self.under_way: list[list[Sent]] = []
         self.requests: list[bytes] = []
-        self.answers: list[tuple[bytes, list[Told] | None]] = []
+        self.answers: list[tuple[bytes, list[Reported] | None]] = []
 
 
 class Wire:
@@ -96,16 +96,16 @@ class Wire:
 
     Attributes:
         sent: Batches in the order in which they came from producers, repeats included.
-        told: The responses about them, in order.
+        reported: The responses about them, in order.
         on_sent: Decides on each batch before its request passes.
         on_told: Decides on each batch's response before it passes.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.sent: list[Sent] = []
-        self.told: list[Told] = []
+        self.reported: list[Reported] = []
         self.on_sent: Callable[[Sent], Fate] = _pass
-        self.on_told: Callable[[Told], Fate] = _pass
+        self.on_reported: Callable[[Reported], Fate] = _pass
         self._ways: dict[Session, _Way] = {}
         self._news = asyncio.Event()
         self.relays = {node: self._relay(node) for node in cluster.brokers}
@@ -161,24 +161,24 @@ class Wire:
         way = self._ways[session]
         if not way.open:
             return []
-        told = None
+        reported = None
         if asked.api_key == PRODUCE:
             before = sum(kept is not None for _, kept in way.answers)
-            told = _told(asked, frame, way.under_way[before])
-        fate = _worst([self.on_told(one) for one in told or ()])
+            reported = _reported(asked, frame, way.under_way[before])
+        fate = _worst([self.on_reported(one) for one in reported or ()])
         if fate is Fate.CUT:
             self._cut(session)
             return []
         if fate is Fate.KEEP or way.answers:
-            way.answers.append((frame, told))
+            way.answers.append((frame, reported))
             return []
-        self._pass_back(way, told)
+        self._pass_back(way, reported)
         return [frame]
 
-    def _pass_back(self, way: _Way, told: list[Told] | None) -> None:
-        if told is not None:
+    def _pass_back(self, way: _Way, reported: list[Reported] | None) -> None:
+        if reported is not None:
             del way.under_way[0]
-            self.told += [one._replace(at=now()) for one in told]
+            self.reported += [one._replace(at=now()) for one in reported]
             self._news.set()
 
     def _cut(self, session: Session) -> None:
@@ -187,7 +187,7 @@ class Wire:
 
     def cut(self) -> None:
         """Lose all that is in flight, held back or not, with its connections; hold no more back."""
-        self.on_sent = self.on_told = _pass
+        self.on_sent = self.on_reported = _pass
         for session, way in self._ways.items():
             if way.open and way.under_way:
                 self._cut(session)
@@ -203,17 +203,17 @@ class Wire:
     def let_answers_go(self, count: int | None = None) -> None:
         """Do the same with responses; with ``count`` so many per connection, and the rest stays."""
         if count is None:
-            self.on_told = _pass
+            self.on_reported = _pass
         for session, way in self._ways.items():
             answers = way.answers[:count]
             del way.answers[: len(answers)]
-            for frame, told in answers if way.open else ():
-                self._pass_back(way, told)
+            for frame, reported in answers if way.open else ():
+                self._pass_back(way, reported)
                 session.say(frame)
 
-    async def wait_told(self, count: int) -> None:
+    async def wait_reported(self, count: int) -> None:
         """Wait until the responses for so many batches passed, since the beginning."""
-        while len(self.told) < count:
+        while len(self.reported) < count:
             self._news.clear()
             await self._news.wait()
 
@@ -278,7 +278,7 @@ def _read(node: int, partition: int, data: bytes) -> Sent:
     return Sent(now(), node, partition, owner, header.base_sequence, data, tuple(values))
 
 
-def _told(asked: Asked, frame: bytes, batches: list[Sent]) -> list[Told]:
+def _reported(asked: Asked, frame: bytes, batches: list[Sent]) -> list[Reported]:
     _, body = decode_response_header(frame, asked.api_key, asked.version)
     response: Any = ProduceResponse.decode(frame, asked.version, body)
     said = {
@@ -286,4 +286,4 @@ def _told(asked: Asked, frame: bytes, batches: list[Sent]) -> list[Told]:
         for topic in response.responses
         for part in topic.partition_responses
     }
-    return [Told(now(), *said[one.partition], one) for one in batches if one.partition in said]
+    return [Reported(now(), *said[one.partition], one) for one in batches if one.partition in said]

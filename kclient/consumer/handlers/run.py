@@ -73,7 +73,7 @@ class Runner:
         self._failures = Failures(host, plan.policy, producer, self)
         self._tick = min(TICK, host.max_poll_interval / 3)
         self._look_at = 0.0
-        self._room = Wakeup()
+        self._space = Wakeup()
         self._full = False
         self._rested = Broadcast()
         self._cancel_at = self._drained_by = math.inf
@@ -201,7 +201,7 @@ class Runner:
         self._core.check_usable()
         host.touch()
         self._full = True
-        await self._room.sleep(self._tick)
+        await self._space.sleep(self._tick)
         self._full = False
         return ()
 
@@ -249,8 +249,8 @@ class Runner:
             job, seconds = worker.job, now - worker.since
             if job is None or seconds < limit:
                 break
-            if not worker.told:
-                worker.told = True
+            if not worker.reported:
+                worker.reported = True
                 text = (
                     "handler is slow partition=%s offset=%d seconds=%.1f max_poll_interval=%g: "
                     "the consumer goes on, and its partition waits"
@@ -283,7 +283,7 @@ class Runner:
                 track.paused = False
                 self._host.resume(track.partition)
         if self._full and 2 * tracker.in_flight <= self._bounds.total:
-            self._room.notify()
+            self._space.notify()
 
     async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
         """Process ``error`` of the handler, raised now or, where the job was to be sent on, before.
@@ -379,7 +379,7 @@ class Runner:
             self._tracker.drop(track)
         self._schedule.forget_void()
         self._rested.notify()
-        self._room.notify()
+        self._space.notify()
 
     def _give_back(self, track: Track) -> None:
         """Give its unfinished records back, so that they are read again."""
@@ -389,7 +389,7 @@ class Runner:
         if start is not None and track.jobs:
             self._host.rewind(track.partition, start)  # it calls ``finished_of``, as it is now
         self._tracker.restart(track)
-        self._room.notify()
+        self._space.notify()
         if track.paused:
             self._host.resume(track.partition)
 

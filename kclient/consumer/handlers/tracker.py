@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.consumer.handlers.retries import RetryTopic
     from kclient.record import Record
 
-LEAST_ROOM = 1_024
+LEAST_SPACE = 1_024
 """Records that may be in flight at least, where ``max_in_flight`` isn't set."""
 PER_HANDLER = PER_PARTITION = 16
 """At least so many for each handler and for each partition, likewise."""
@@ -312,7 +312,7 @@ class Bounds:
         """Set the number of assigned partitions."""
         self._partitions = max(1, partitions)
         self.total = self._given or max(
-            LEAST_ROOM, PER_HANDLER * self._concurrency, PER_PARTITION * self._partitions
+            LEAST_SPACE, PER_HANDLER * self._concurrency, PER_PARTITION * self._partitions
         )
 
     def limit(self, in_flight: int) -> int:

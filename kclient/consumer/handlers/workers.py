@@ -45,7 +45,7 @@ class Worker:
         task: Its task.
         job: The job that it works on.
         since: When it began with that.
-        told: It was logged as slow.
+        reported: It was logged as slow.
         waiter: Done when there may be something to do.
         retired: It was cancelled by this pool, and takes no more jobs.
     """
@@ -53,7 +53,7 @@ class Worker:
     task: asyncio.Task[None] | None = None
     job: Job | None = None
     since: float = 0.0
-    told: bool = False
+    reported: bool = False
     waiter: asyncio.Future[None] | None = None
     retired: bool = False
 
@@ -209,7 +209,7 @@ class Workers:
                 await self._handle(job, worker)
             finally:
                 worker.job = None
-                worker.told = False
+                worker.reported = False
                 track.running -= 1
                 if track.halted:
                     self._runner.rested(track)

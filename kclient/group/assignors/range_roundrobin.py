@@ -87,13 +87,13 @@ def _share_together(
     open_readers = list(readers)
     for index in range(count):
         for member in open_readers:
-            if all(topic.is_near(member, index) and topic.room(member) for topic in topics):
+            if all(topic.is_near(member, index) and topic.capacity(member) for topic in topics):
                 break
         else:
             continue
         for topic in topics:
             topic.give(member, [index], shares)
-        if not any(topic.room(member) for topic in topics):
+        if not any(topic.capacity(member) for topic in topics):
             open_readers.remove(member)
 
 
@@ -127,7 +127,7 @@ class _Topic:
         rack = self._racks.get(member)
         return rack is None or rack in self.partition_racks[index]
 
-    def room(self, member: str) -> int:
+    def capacity(self, member: str) -> int:
         """How many more partitions the member may get."""
         return max(self._least + (self._extra > 0) - self._given[member], 0)
 
@@ -143,10 +143,10 @@ class _Topic:
     def share_ranges(self, shares: Shares, *, near: bool) -> None:
         """Assign to each member as many as it may get of those left, or of those near it."""
         for member in self.readers:
-            room = self.room(member)
+            capacity = self.capacity(member)
             indexes: list[int] = []
             for index in self._left:
-                if len(indexes) == room:
+                if len(indexes) == capacity:
                     break
                 if not near or self.is_near(member, index):
                     indexes.append(index)

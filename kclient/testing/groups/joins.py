@@ -77,7 +77,7 @@ class Joins:
     def join(self, group: ClassicGroup, call: JoinRequest, moment: Moment) -> Write | None:
         """Add the member, or respond with the reason why not."""
         request = call.request
-        if not self._has_room(group, request.member_id):
+        if not self._has_space(group, request.member_id):
             group.remove(request.member_id)
             call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
             return None
@@ -96,7 +96,7 @@ class Joins:
         call.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         return None
 
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+    def _has_space(self, group: ClassicGroup, member_id: str) -> bool:
         most = self._settings.max_size
         member = group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:

@@ -80,13 +80,13 @@ class Writes:
         fate: list[tuple[ErrorCode, Moment]] = []
         later: list[bool] = []
 
-        def told(code: ErrorCode, then: Moment) -> None:
+        def reported(code: ErrorCode, then: Moment) -> None:
             if later:
                 self._end(waiting, code, then)
             else:
                 fate.append((code, then))
 
-        self._append(write.records, moment, told)
+        self._append(write.records, moment, reported)
         later.append(True)
         if fate and fate[0][0] is not ErrorCode.NONE:
             self._answer(waiting, *fate[0])

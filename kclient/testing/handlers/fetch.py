@@ -269,8 +269,8 @@ def _read(
     if follower >= 0:
         end = log.end_offset
     found = ReadResult([], 0)
-    room = min(wanted.max_bytes, left)
-    if room < 0:
+    space = min(wanted.max_bytes, left)
+    if space < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka's IllegalArgumentException
     elsewhere = NO_LEADER
     if follower < 0 and replica.leads and request.rack_id:
@@ -280,7 +280,7 @@ def _read(
     if elsewhere != NO_LEADER:
         answer.preferred_replica = elsewhere
     elif wanted.last_fetched_epoch < 0 or not _diverges(replica, wanted, answer):
-        found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
+        found = log.read(wanted.fetch_offset, space, end, at_least_one=first)
         if follower >= 0:
             call.broker.replica_manager.fetched_by(
                 replica,
@@ -294,21 +294,21 @@ def _read(
     answer.log_start_offset = log.start_offset
     answer.batches, answer.size_bytes = found
     if follower < 0 and found.batches:
-        _cut(log, answer, room, end)
+        _cut(log, answer, space, end)
     if committed:
         reach = found.batches[-1].next_offset if found.batches else wanted.fetch_offset
         answer.aborted = log.transactions.aborted_between(wanted.fetch_offset, reach)
 
 
-def _cut(log: PartitionLog, answer: FetchPartitionData, room: int, end: int) -> None:
+def _cut(log: PartitionLog, answer: FetchPartitionData, space: int, end: int) -> None:
     """Fill the remaining bytes with the start of the next batch, as Kafka slices its files."""
-    room -= answer.size_bytes
+    space -= answer.size_bytes
     following = answer.batches[-1].next_offset
-    if room <= 0 or following >= end:
+    if space <= 0 or following >= end:
         return
     more = log.read(following, 0, end, at_least_one=True).batches
     if more:
-        answer.cut = more[0].data[:room]
+        answer.cut = more[0].data[:space]
         answer.size_bytes += len(answer.cut)
 
 
@@ -349,10 +349,10 @@ def _respond(
     call: RequestContext, context: FetchContext, answers: list[FetchPartitionData]
 ) -> FetchResponse:
     sessions = call.broker.sessions
-    code, session_id, told = sessions.finish(context, answers, call.broker.now())
+    code, session_id, reported = sessions.finish(context, answers, call.broker.now())
     response = FetchResponse(error_code=code, session_id=session_id)
     last: bytes | str | None = None
-    for answer in told:
+    for answer in reported:
         known_by = answer.key.topic
         if known_by != last:  # as in Kafka, a topic may have several entries
             last = known_by

@@ -127,13 +127,13 @@ class _DeletePartitionStatus:
         replica: The leader's replica.
         required: The low watermark to wait for.
         low: The current low watermark.
-        tell: Called with the outcome and its low watermark, once.
+        notify: Called with the outcome and its low watermark, once.
     """
 
     replica: Replica
     required: int
     low: int
-    tell: Callable[[ErrorCode, int], None]
+    notify: Callable[[ErrorCode, int], None]
     done: bool = False
 
     def look(self, replicas: Replicas) -> None:
@@ -152,7 +152,7 @@ class _DeletePartitionStatus:
     def settle(self, code: ErrorCode, low: int) -> None:
         """Set its outcome."""
         self.done = True
-        self.tell(code, low)
+        self.notify(code, low)
 
 
 def _all_deleted(deleting: Sequence[_DeletePartitionStatus], replicas: Replicas) -> bool:

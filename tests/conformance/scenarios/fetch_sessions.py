@@ -15,7 +15,7 @@ V = 12
 
 
 @scenario("Fetch")
-async def a_session_tells_only_news(run: Run) -> None:
+async def a_session_reports_only_news(run: Run) -> None:
     topic = await run.topic(partitions=2)
     made = await run.ask(fetch(topic, 0, 1, session=(0, 0)), V)
     await run.ask(fetch(None, session=(made.session_id, 1)), V, "no news")
@@ -96,7 +96,7 @@ async def names_and_ids_do_not_mix(run: Run) -> None:
 
 
 @scenario("Fetch", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-async def errors_are_told_each_time(run: Run) -> None:
+async def errors_are_reported_each_time(run: Run) -> None:
     topic = await run.topic()
     made = await run.ask(fetch(topic, 0, 5, session=(0, 0)), V)
     for epoch in (1, 2):
@@ -123,7 +123,7 @@ async def a_topic_is_deleted_under_a_session(run: Run) -> None:
 
 
 @scenario("Fetch")
-async def what_was_told_comes_last(run: Run) -> None:
+async def what_was_reported_comes_last(run: Run) -> None:
     topic = await run.topic(partitions=3)
     for index in range(3):
         for _ in range(3):

@@ -79,7 +79,7 @@ async def one_that_got_its_id_and_never_joined(run: Run) -> None:
 
 
 @scenario("LeaveGroup")
-async def the_others_are_told(run: Run) -> None:
+async def the_others_are_notified(run: Run) -> None:
     one = await settled(run)
     two = Member(run, one.group)
     second = await two.begin_join()

@@ -30,38 +30,38 @@ async def ask_all(run: Run, request: object, version: int) -> None:
 
 
 @scenario("Metadata", nodes=3)
-async def each_broker_tells_of_topics(run: Run) -> None:
+async def each_broker_reports_topics(run: Run) -> None:
     topic = await run.topic(replicas=SPREAD)
     for version in (4, 5, 9, 12):
         await ask_all(run, by_name(topic), version)
 
 
 @scenario("Metadata", nodes=3)
-async def each_broker_tells_of_ids(run: Run) -> None:
+async def each_broker_reports_ids(run: Run) -> None:
     topic = await run.topic(replicas=[[2, 1]])
     await ask_all(run, by_id(await run.topic_id(topic)), 13)
 
 
 @scenario("Metadata", nodes=3)
-async def each_broker_tells_of_brokers(run: Run) -> None:
+async def each_broker_reports_brokers(run: Run) -> None:
     await ask_all(run, MetadataRequest([]), 12)
 
 
 @scenario("DescribeCluster", nodes=3)
-async def each_broker_tells_of_the_cluster(run: Run) -> None:
+async def each_broker_reports_the_cluster(run: Run) -> None:
     for version in (0, 2):
         await ask_all(run, DescribeClusterRequest(), version)
 
 
 @scenario("DescribeTopicPartitions", nodes=3)
-async def each_broker_tells_of_partitions(run: Run) -> None:
+async def each_broker_reports_partitions(run: Run) -> None:
     topic = await run.topic(replicas=SPREAD)
     await ask_all(run, describe(topic), 0)
     await run.ask(describe(topic, limit=2), 0, "a page")
 
 
 @scenario("ApiVersions", nodes=3)
-async def each_broker_tells_of_versions(run: Run) -> None:
+async def each_broker_reports_versions(run: Run) -> None:
     await ask_all(run, ApiVersionsRequest("conformance", "1"), 4)
 
 
@@ -153,6 +153,6 @@ async def configs_are_altered_by_anybody(run: Run) -> None:
 
 
 @scenario("DescribeLogDirs", nodes=3)
-async def each_broker_tells_of_its_own_replicas(run: Run) -> None:
+async def each_broker_reports_its_own_replicas(run: Run) -> None:
     topic = await run.topic(replicas=[[1, 2], [3, 1]])
     await ask_all(run, log_dirs_of((topic, [0, 1])), 4)

@@ -192,7 +192,7 @@ def groups_describe(scene: Scene) -> object:
             said = _group(scene, "--describe", "--group", group, view)
             found = [words for line in said.lines if (words := line.split())]
             seen[f"{what} {view}"] = [
-                [_told(word, topic, group) for word in words] for words in found
+                [_reported(word, topic, group) for word in words] for words in found
             ]
     member.stop()
     missing = _group(scene, "--describe", "--group", "foreign-missing", refused=True)
@@ -202,7 +202,7 @@ def groups_describe(scene: Scene) -> object:
     return seen
 
 
-def _told(word: str, topic: str, group: str) -> str:
+def _reported(word: str, topic: str, group: str) -> str:
     word = word.replace(topic, "TOPIC").replace(group, "GROUP")
     if word.startswith("consumer-GROUP") or ":" in word or re.fullmatch(r"\(\d+\)", word):
         return "ID"

@@ -70,7 +70,7 @@ def cluster_log_dirs(scene: Scene) -> object:
     equal(len(parts), 2 * scene.replicas, "replicas")
     equal({one["offset_lag"] for one in parts}, {0}, "lag")
     equal(sum(one["partition_size"] > 1000 for one in parts), scene.replicas, "replicas with data")
-    true(folder["total_bytes"] > 0 and folder["usable_bytes"] > 0, "room on the disk")
+    true(folder["total_bytes"] > 0 and folder["usable_bytes"] > 0, "space on the disk")
     return {"folder": sorted(folder), "partition": sorted(parts[0]), "error": folder["error_code"]}
 
 

@@ -65,7 +65,7 @@ func clusterLogDirs(s *scene) any {
 	parts, full := 0, 0
 	found.Each(func(folder kadm.DescribedLogDir) {
 		check(folder.Err)
-		holds(folder.TotalBytes > 0 && folder.UsableBytes > 0, "room on the disk")
+		holds(folder.TotalBytes > 0 && folder.UsableBytes > 0, "space on the disk")
 		for _, one := range folder.Topics[topic] {
 			parts++
 			equal(one.OffsetLag, int64(0), "lag")

@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_error, tell_read
+from tests.mixed.members.emitting import COMMIT_EVERY, arguments, emit, report_error, report_read
 
 ASSIGNORS = {
     one.name: one
@@ -30,11 +30,11 @@ class Listener(ConsumerRebalanceListener):
         """Before it joins again."""
         if revoked:
             await _commit(self._consumer)
-        tell("revoked", [one.partition for one in revoked])
+        emit("revoked", [one.partition for one in revoked])
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """After it joined."""
-        tell("assigned", [one.partition for one in assigned])
+        emit("assigned", [one.partition for one in assigned])
 
 
 async def main() -> None:
@@ -56,30 +56,30 @@ async def main() -> None:
         fetch_max_wait_ms=100,
     )
     consumer.subscribe([options.topic], listener=Listener(consumer))
-    tell("up")
+    emit("up")
     await consumer.start()
     due = loop.time() + COMMIT_EVERY
     while not stopping.is_set():
         try:
             found = await consumer.getmany(timeout_ms=100, max_records=500)
         except KafkaError as error:
-            tell_error(error, "poll")
+            report_error(error, "poll")
             continue
-        tell_read((one.partition, one.offset) for batch in found.values() for one in batch)
+        report_read((one.partition, one.offset) for batch in found.values() for one in batch)
         if loop.time() > due:
             await _commit(consumer)
             due = loop.time() + COMMIT_EVERY
     await consumer.stop()
-    tell("left")
+    emit("left")
 
 
 async def _commit(consumer: AIOKafkaConsumer) -> None:
     try:
         await consumer.commit()
     except KafkaError as error:
-        tell_error(error, "commit")
+        report_error(error, "commit")
     else:
-        tell("committed")
+        emit("committed")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
 
-from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_error, tell_read
+from tests.mixed.members.emitting import COMMIT_EVERY, arguments, emit, report_error, report_read
 
 ASSIGNORS = {
     one.name: one
@@ -32,15 +32,15 @@ class Listener(ConsumerRebalanceListener):
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Before it joins again."""
-        tell("revoked", [one.partition for one in revoked])
+        emit("revoked", [one.partition for one in revoked])
 
     def on_partitions_lost(self, lost: Any) -> None:
         """It was fenced, or its session expired."""
-        tell("lost", [one.partition for one in lost])
+        emit("lost", [one.partition for one in lost])
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """After it joined."""
-        tell("assigned", [one.partition for one in assigned])
+        emit("assigned", [one.partition for one in assigned])
 
 
 def main() -> None:
@@ -59,30 +59,30 @@ def main() -> None:
         enable_auto_commit=False,
         fetch_max_wait_ms=100,
     )
-    tell("up")
+    emit("up")
     consumer.subscribe([options.topic], listener=Listener())
     due = time.monotonic() + COMMIT_EVERY
     while not _stopping:
         try:
             found = consumer.poll(timeout_ms=100, max_records=500)
         except KafkaError as error:
-            tell_error(error, "poll")
+            report_error(error, "poll")
             continue
-        tell_read((one.partition, one.offset) for batch in found.values() for one in batch)
+        report_read((one.partition, one.offset) for batch in found.values() for one in batch)
         if time.monotonic() > due:
             _commit(consumer)
             due = time.monotonic() + COMMIT_EVERY
     consumer.close(autocommit=False)
-    tell("left")
+    emit("left")
 
 
 def _commit(consumer: KafkaConsumer) -> None:
     try:
         consumer.commit()
     except KafkaError as error:
-        tell_error(error, "commit")
+        report_error(error, "commit")
     else:
-        tell("committed")
+        emit("committed")
 
 
 def _stop(*_: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import kclient
 from kclient.errors import CommitFailed, KafkaError
-from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_error, tell_read
+from tests.mixed.members.emitting import COMMIT_EVERY, arguments, emit, report_error, report_read
 
 LEAVING = 10.0
 _WORDS = 1500
@@ -33,11 +33,11 @@ async def main() -> None:
     async def revoked(partitions: Iterable[kclient.TopicPartition]) -> None:
         if options.way == "poll":
             await commit(consumer)
-        tell("revoked", _numbers(partitions))
+        emit("revoked", _numbers(partitions))
 
     def assigned(partitions: Iterable[kclient.TopicPartition]) -> None:
         membership = consumer.health().group
-        tell(
+        emit(
             "assigned", _numbers(partitions), leads=membership is not None and membership.is_leader
         )
 
@@ -56,14 +56,14 @@ async def main() -> None:
         request_timeout=options.request_timeout,
         on_assigned=assigned,
         on_revoked=revoked,
-        on_lost=lambda partitions: tell("lost", _numbers(partitions)),
+        on_lost=lambda partitions: emit("lost", _numbers(partitions)),
         **settings,
     )
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    loop.add_signal_handler(signal.SIGUSR1, tell_state, consumer)
-    tell("up")
+    loop.add_signal_handler(signal.SIGUSR1, report_state, consumer)
+    emit("up")
     await consumer.start()
     ways = {"poll": polling, "iterate": iterating, "run": running}
     reading = asyncio.create_task(ways[options.way or "poll"](consumer, stopping))
@@ -77,7 +77,7 @@ async def main() -> None:
         await reading
     await consumer.close(LEAVING)
     leaving.cancel()
-    tell("left")
+    emit("left")
 
 
 async def polling(consumer: kclient.Consumer[Any, Any], stopping: asyncio.Event) -> None:
@@ -90,7 +90,7 @@ async def polling(consumer: kclient.Consumer[Any, Any], stopping: asyncio.Event)
         except KafkaError as error:
             bear(error, "poll")
             continue
-        tell_read((record.partition, record.offset) for record in records)
+        report_read((record.partition, record.offset) for record in records)
         if loop.time() > due:
             await commit(consumer)
             due = loop.time() + COMMIT_EVERY
@@ -102,11 +102,11 @@ async def commit(consumer: kclient.Consumer[Any, Any]) -> None:
     try:
         await consumer.commit()
     except CommitFailed as error:
-        tell_error(error, "commit")
+        report_error(error, "commit")
     except KafkaError as error:
         bear(error, "commit")
     else:
-        tell("committed")
+        emit("committed")
 
 
 async def iterating(consumer: kclient.Consumer[Any, Any], _: asyncio.Event) -> None:
@@ -114,7 +114,7 @@ async def iterating(consumer: kclient.Consumer[Any, Any], _: asyncio.Event) -> N
     while True:
         try:
             async for record in consumer:
-                tell_read([(record.partition, record.offset)])
+                report_read([(record.partition, record.offset)])
         except KafkaError as error:
             bear(error, "async for")
 
@@ -124,25 +124,25 @@ async def running(consumer: kclient.Consumer[Any, Any], _: asyncio.Event) -> Non
 
     async def handle(record: Any) -> None:
         await asyncio.sleep(0.001)
-        tell_read([(record.partition, record.offset)])
+        report_read([(record.partition, record.offset)])
 
     await consumer.run(handle, concurrency=8, ordering="partition")
 
 
 def bear(error: KafkaError, where: str) -> None:
     """Report an error; one that isn't retriable ends the program."""
-    tell_error(error, where)
+    report_error(error, where)
     if not error.retriable:
         raise error
 
 
-def tell_state(consumer: kclient.Consumer[Any, Any]) -> None:
+def report_state(consumer: kclient.Consumer[Any, Any]) -> None:
     """Report the client's health, and where all tasks wait."""
-    tell("health", health=repr(consumer.health())[:_WORDS])
+    emit("health", health=repr(consumer.health())[:_WORDS])
     for task in asyncio.all_tasks():
         stack = io.StringIO()
         task.print_stack(limit=4, file=stack)
-        tell("task", stack=stack.getvalue()[-_WORDS:])
+        emit("task", stack=stack.getvalue()[-_WORDS:])
 
 
 def _numbers(partitions: Iterable[kclient.TopicPartition]) -> list[int]:

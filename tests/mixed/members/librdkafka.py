@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_error, tell_read
+from tests.mixed.members.emitting import COMMIT_EVERY, arguments, emit, report_error, report_read
 
 _stopping = False
 
@@ -36,14 +36,14 @@ def main() -> None:
 
     def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
         _commit(consumer)
-        tell("revoked", [one.partition for one in partitions])
+        emit("revoked", [one.partition for one in partitions])
 
-    tell("up")
+    emit("up")
     consumer.subscribe(
         [options.topic],
-        on_assign=lambda _, partitions: tell("assigned", [one.partition for one in partitions]),
+        on_assign=lambda _, partitions: emit("assigned", [one.partition for one in partitions]),
         on_revoke=revoked,
-        on_lost=lambda _, partitions: tell("lost", [one.partition for one in partitions]),
+        on_lost=lambda _, partitions: emit("lost", [one.partition for one in partitions]),
     )
     due = time.monotonic() + COMMIT_EVERY
     while not _stopping:
@@ -52,13 +52,13 @@ def main() -> None:
             if message.error() is None:
                 read.append((message.partition(), message.offset()))
             else:
-                tell("error", where="poll", error=str(message.error()))
-        tell_read(read)
+                emit("error", where="poll", error=str(message.error()))
+        report_read(read)
         if time.monotonic() > due:
             _commit(consumer)
             due = time.monotonic() + COMMIT_EVERY
     consumer.close()
-    tell("left")
+    emit("left")
 
 
 def _commit(consumer: Consumer) -> None:
@@ -66,9 +66,9 @@ def _commit(consumer: Consumer) -> None:
         consumer.commit(asynchronous=False)
     except KafkaException as error:
         if error.args[0].name() != "_NO_OFFSET":
-            tell_error(error, "commit")
+            report_error(error, "commit")
     else:
-        tell("committed")
+        emit("committed")
 
 
 def _stop(*_: Any) -> None:

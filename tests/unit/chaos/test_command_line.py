@@ -41,10 +41,10 @@ class Stage:
             raise self.dies
         yield None
 
-    async def run(self, wishes: Wishes, nodes: None, tell: Callable[[str], object]) -> Result:
+    async def run(self, wishes: Wishes, nodes: None, emit: Callable[[str], object]) -> Result:
         self.asked.append(wishes)
         self.level = logging.getLogger("kclient").getEffectiveLevel()
-        tell("at work")
+        emit("at work")
         ledger = Ledger()
         account = ledger.open("one")
         for number in range(20):

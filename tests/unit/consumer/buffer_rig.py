@@ -25,7 +25,7 @@ class BufferRig:
         half_read_bytes: int = 2**27,
         partition_bytes: int = 2**20,
     ) -> None:
-        self.room: list[TopicPartition] = []
+        self.space: list[TopicPartition] = []
         self.releases: list[int] = []
         self.corrupt: list[tuple[TopicPartition, CorruptRecord]] = []
         self.frames_held = 0
@@ -35,7 +35,7 @@ class BufferRig:
             frame_budget=frame_budget,
             half_read_bytes=half_read_bytes,
             partition_bytes=partition_bytes,
-            on_room=lambda state: self.room.append(state.topic_partition),
+            on_space=lambda state: self.space.append(state.topic_partition),
             on_released=lambda: self.releases.append(self.buffer.frame_bytes),
             on_corrupt=lambda state, error: self.corrupt.append((state.topic_partition, error)),
         )

@@ -205,30 +205,30 @@ def test_a_partition_is_full_by_the_number_of_small_pieces() -> None:
 def test_memory_is_counted_by_frames_until_the_last_piece_of_it_is_used_up() -> None:
     rig = BufferRig(2, frame_budget=1000)
     rig.add_frame({0: batch(0, 1), 1: batch(0, 1)}, size_bytes=1000)
-    assert not rig.buffer.has_room
+    assert not rig.buffer.has_space
     rig.take(1)
     assert rig.buffer.frame_bytes == 1000
     rig.take(1)
     assert rig.buffer.frame_bytes == 0
-    assert rig.buffer.has_room
+    assert rig.buffer.has_space
 
 
-def test_on_room_is_called_when_a_full_partition_is_full_no_more() -> None:
+def test_on_space_is_called_when_a_full_partition_is_full_no_more() -> None:
     rig = BufferRig(1)
     for offset in range(PIECES_PER_PARTITION):
         rig.add(0, batch(offset, 1))
-    assert rig.room == []
+    assert rig.space == []
     rig.take(1)
-    assert rig.room == [rig.partition(0)]
+    assert rig.space == [rig.partition(0)]
     rig.take(PIECES_PER_PARTITION)
-    assert rig.room == [rig.partition(0)]  # it is requested again: no further call is needed
+    assert rig.space == [rig.partition(0)]  # it is requested again: no further call is needed
 
 
-def test_on_room_is_called_when_all_is_dropped() -> None:
+def test_on_space_is_called_when_all_is_dropped() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 2))
     rig.buffer.drop(rig.state(0))
-    assert rig.room == [rig.partition(0)]
+    assert rig.space == [rig.partition(0)]
 
 
 def test_on_released_is_called_when_the_last_holder_drops_a_frame() -> None:

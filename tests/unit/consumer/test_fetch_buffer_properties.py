@@ -228,22 +228,22 @@ class ReadingWithThreads(Reading):
         super().teardown()
 
 
-class ReadingWithRoom(Reading):
+class ReadingWithSpace(Reading):
     """The same, where more than one batch may be read in part."""
 
     half_read_bytes = HALF_READ_BYTES[1]
 
 
-class ReadingWithThreadsAndRoom(ReadingWithThreads):
+class ReadingWithThreadsAndSpace(ReadingWithThreads):
     """The same with threads."""
 
     half_read_bytes = HALF_READ_BYTES[1]
 
 
-TestReadingWithRoom = ReadingWithRoom.TestCase
-TestReadingWithRoom.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
-TestReadingWithThreadsAndRoom = ReadingWithThreadsAndRoom.TestCase
-TestReadingWithThreadsAndRoom.settings = settings(
+TestReadingWithSpace = ReadingWithSpace.TestCase
+TestReadingWithSpace.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestReadingWithThreadsAndSpace = ReadingWithThreadsAndSpace.TestCase
+TestReadingWithThreadsAndSpace.settings = settings(
     max_examples=120, stateful_step_count=50, deadline=None
 )
 TestReadingWithThreads = ReadingWithThreads.TestCase

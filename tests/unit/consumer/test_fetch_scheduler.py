@@ -206,7 +206,7 @@ def test_a_full_partition_is_held_back_and_the_others_are_asked_shortly() -> Non
     assert rig.due(1, 1.0) == 1.0 + SHORT_POLL
     rig.take(10)
     assert rig.plan is not None
-    rig.plan.touch(rig.state(0))  # as the fetcher does in ``on_room``
+    rig.plan.touch(rig.state(0))  # as the fetcher does in ``on_space``
     assert rig.asked(1, 1.0) == {1: 0, 0: 2}
     assert not rig.queue(1).holds_back
 

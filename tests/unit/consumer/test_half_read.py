@@ -278,8 +278,8 @@ def test_what_is_inflated_when_memory_fails_counts(
 def test_what_does_not_fit_into_columns_counts() -> None:
     rig = crowd(2)
 
-    def no_room(_: PartitionState, one: Batch, __: int) -> None:
+    def no_space(_: PartitionState, one: Batch, __: int) -> None:
         one.inflate()
 
-    assert not rig.buffer.take_batch(no_room)
+    assert not rig.buffer.take_batch(no_space)
     assert rig.buffer.held_bytes >= _EACH

@@ -187,7 +187,7 @@ def wrapped(*args: Any) -> Any:
     return handler(*args)
 
 
-def told(record: object) -> Awaitable[None]:
+def reported(record: object) -> Awaitable[None]:
     return handler(record)
 
 
@@ -201,7 +201,7 @@ def told(record: object) -> Awaitable[None]:
         Handling.static,
         functools.partial(Handling()),
         wrapped,
-        told,
+        reported,
         AsyncMock(),
         create_autospec(handler),
         Mock(return_value=None),

@@ -59,13 +59,13 @@ def test_a_broker_that_never_responds_is_reported_after_the_patience() -> None:
 def test_it_is_reported_again_after_as_long() -> None:
     rig = Rig()
     rig.check(0.0)
-    told = []
+    reported = []
     for tick in range(1, 35):
         try:
             rig.check(float(tick))
         except ConsumerStalled:
-            told.append(tick)
-    assert told == [10, 20, 30]
+            reported.append(tick)
+    assert reported == [10, 20, 30]
 
 
 def test_a_partition_that_is_not_requested_is_reported_though_its_broker_responds() -> None:

@@ -77,7 +77,7 @@ def test_a_member_with_an_assignment_reports_the_loss_before_it_joins_again() ->
         assert member.over(TROUBLE)
         assert (member.state, member.generation, member.error) == (S.LOST, None, TROUBLE)
         assert not member.over(TROUBLE)
-        member.told()
+        member.reported()
         assert (member.state, member.has_assignment) == (S.PREPARING, False)
 
 
@@ -195,13 +195,13 @@ class AnyOrder(RuleBasedStateMachine):
                 member.synced()
                 self.granted = True
             case S.LOST:
-                member.told()
+                member.reported()
                 self.granted = False
 
     @rule(forget=st.booleans())
     def over(self, forget: bool) -> None:
-        told = self.member.over(TROUBLE, forget_id=forget)
-        assert not told or self.granted
+        reported = self.member.over(TROUBLE, forget_id=forget)
+        assert not reported or self.granted
 
     @rule()
     def leave(self) -> None:

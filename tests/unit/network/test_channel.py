@@ -38,27 +38,27 @@ class NotedOwner:
     """Records its notifications."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.answers: list[object] = []
 
     def channel_ready(self, channel: Channel) -> None:
-        self.told.append("ready")
+        self.reported.append("ready")
 
     def channel_completed(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
-        self.told.append("answered")
+        self.reported.append("answered")
         self.answers.append(outcome)
 
-    def channel_has_room(self, channel: Channel) -> None:
-        self.told.append("room")
+    def channel_has_space(self, channel: Channel) -> None:
+        self.reported.append("space")
 
     def channel_setup_limited(self, channel: Channel) -> None:
-        self.told.append("limited")
+        self.reported.append("limited")
 
     def channel_is_full(self, channel: Channel) -> None:
-        self.told.append("full")
+        self.reported.append("full")
 
     def channel_closed(self, channel: Channel) -> None:
-        self.told.append("closed")
+        self.reported.append("closed")
 
 
 class Wired:
@@ -90,7 +90,7 @@ class Wired:
         keys = [ApiVersion(3, 0, 12)]
         self.receive(encode_response(ApiVersionsResponse(0, keys), 4, 0))
         self.transport.writes.clear()
-        self.owner.told.clear()
+        self.owner.reported.clear()
 
 
 def pending(deadline: float = 30.0) -> PendingRequest:
@@ -103,7 +103,7 @@ def test_the_handshake_begins_as_the_transport_opens() -> None:
     wired = Wired()
     wired.open()
     assert len(wired.transport.writes) == 1
-    assert wired.owner.told == []
+    assert wired.owner.reported == []
 
 
 def test_ready_is_reported_once_and_before_capacity() -> None:
@@ -111,7 +111,7 @@ def test_ready_is_reported_once_and_before_capacity() -> None:
     wired.open()
     keys = [ApiVersion(3, 0, 12)]
     wired.receive(encode_response(ApiVersionsResponse(0, keys), 4, 0))
-    assert wired.owner.told == ["ready", "room"]
+    assert wired.owner.reported == ["ready", "space"]
 
 
 def test_what_was_submitted_leaves_in_one_write() -> None:
@@ -176,7 +176,7 @@ def test_all_responses_of_one_read_are_delivered_before_capacity_is_reported() -
     wired.receive(
         b"".join(encode_response(MetadataResponse(), 12, r.correlation_id) for r in requests)
     )
-    assert wired.owner.told == ["answered", "answered", "room"]
+    assert wired.owner.reported == ["answered", "answered", "space"]
 
 
 def test_a_paused_transport_stops_the_sender_and_a_resumed_one_notifies_it() -> None:
@@ -186,7 +186,7 @@ def test_a_paused_transport_stops_the_sender_and_a_resumed_one_notifies_it() -> 
     assert not wired.channel.connection.can_send(1.0)
     wired.channel.resume_writing()
     assert wired.channel.connection.can_send(1.0)
-    assert wired.owner.told == ["full", "room"]
+    assert wired.owner.reported == ["full", "space"]
 
 
 def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
@@ -197,7 +197,7 @@ def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
     wired.channel.flush()
     wired.channel.expire(5.0)
     assert wired.transport.ended == "aborted"
-    assert wired.owner.told == ["answered", "closed"]
+    assert wired.owner.reported == ["answered", "closed"]
 
 
 def test_an_end_in_good_order_lets_the_transport_write_what_it_holds() -> None:
@@ -206,7 +206,7 @@ def test_an_end_in_good_order_lets_the_transport_write_what_it_holds() -> None:
     wired.channel.end(ClientClosed("closed"), abort=False, intentional=True)
     assert wired.transport.ended == "closed"
     assert wired.channel.intentional
-    assert wired.owner.told == ["closed"]
+    assert wired.owner.reported == ["closed"]
 
 
 def test_the_end_is_reported_once() -> None:
@@ -215,7 +215,7 @@ def test_the_end_is_reported_once() -> None:
     wired.channel.end(ClientClosed("closed"))
     wired.channel.end(ConnectionLost("again"), intentional=True)
     wired.channel.connection_lost(None)
-    assert wired.owner.told == ["closed"]
+    assert wired.owner.reported == ["closed"]
     assert not wired.channel.intentional
     assert isinstance(wired.channel.connection.error, ClientClosed)
 
@@ -233,7 +233,7 @@ def test_bytes_after_the_end_are_ignored() -> None:
     wired.make_ready()
     wired.channel.end(ClientClosed("closed"))
     wired.receive(b"\xff" * 100)
-    assert wired.owner.told == ["closed"]
+    assert wired.owner.reported == ["closed"]
 
 
 def test_a_lost_transport_fails_what_is_in_flight() -> None:
@@ -242,7 +242,7 @@ def test_a_lost_transport_fails_what_is_in_flight() -> None:
     wired.channel.connection.submit(pending(), 1.0)
     wired.channel.flush()
     wired.channel.connection_lost(ConnectionResetError("reset"))
-    assert wired.owner.told == ["answered", "closed"]
+    assert wired.owner.reported == ["answered", "closed"]
     assert isinstance(wired.owner.answers[0], ConnectionLost)
 
 

@@ -106,7 +106,7 @@ async def test_each_address_has_its_part_of_the_time_for_the_handshake_too(
         transport, _ = await dialing.dial(target(100.0), lambda: channel)
         transport.abort()
         assert share - 1 < channel.setup_deadline - began < share + 20
-        assert owner.told[:1] == (["limited"] if addresses > 1 else [])
+        assert owner.reported[:1] == (["limited"] if addresses > 1 else [])
 
 
 async def test_the_error_has_each_address_with_its_reason() -> None:

@@ -81,7 +81,7 @@ class TestThrottling:
             await waiter.until(lambda: client.can_send(FIRST) is Capacity.NOW)
 
 
-class TestRoom:
+class TestSpace:
     async def test_the_produce_lane_has_the_configured_limit(self, bench: Bench) -> None:
         script = Held()
         async with ScriptedBroker(script) as broker:

@@ -140,10 +140,10 @@ class Sent:
 
 
 class HandNetwork:
-    """Accepts up to ``room`` requests per node and leaves their responses to the test."""
+    """Accepts up to ``space`` requests per node and leaves their responses to the test."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, space: int) -> None:
+        self.space = space
         self.pending: list[Sent] = []
         self.blocked: set[int] = set()
         self.disconnected: set[int] = set()
@@ -153,7 +153,7 @@ class HandNetwork:
 
     def can_send(self, node_id: int, lane: Lane) -> Capacity:
         mine = [sent for sent in self.pending if sent.node_id == node_id]
-        if node_id in self.blocked or len(mine) >= self.room:
+        if node_id in self.blocked or len(mine) >= self.space:
             return Capacity.NONE
         return Capacity.NOW if self.is_connected(node_id, lane) else Capacity.ONCE_CONNECTED
 

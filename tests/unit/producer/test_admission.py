@@ -26,12 +26,12 @@ from tests.support.views import with_brokers, with_topic, without_topic
 from .model_broker import ModelBroker
 from .rig import Rig, Waiter, make_topic
 
-ROOM = 16 * (100 + 21) + 10
+SPACE = 16 * (100 + 21) + 10
 """Memory for sixteen records of 100 bytes, and for no further one of any size."""
 
 
 def small(**settings: Any) -> Rig:
-    return Rig(**{"buffer_memory": ROOM, "batch_size": 512, **settings})
+    return Rig(**{"buffer_memory": SPACE, "batch_size": 512, **settings})
 
 
 def fill(rig: Rig) -> list[Delivery]:
@@ -89,7 +89,7 @@ def test_a_record_above_max_request_size_is_refused_with_both_sizes() -> None:
 
 def test_a_record_above_all_memory_is_refused() -> None:
     with pytest.raises(RecordTooLarge):
-        small().send(b"x" * ROOM)
+        small().send(b"x" * SPACE)
 
 
 def test_headers_count_for_the_size() -> None:
@@ -382,7 +382,7 @@ def test_waiting_records_are_bounded_by_bytes() -> None:
     with pytest.raises(BufferFull, match="at most 486 bytes"):
         for _ in range(10):
             rig.send(b"x" * 200)
-    assert rig.admission.waiting_records.size <= ROOM // 4
+    assert rig.admission.waiting_records.size <= SPACE // 4
 
 
 def test_the_first_waiting_record_may_be_of_any_size() -> None:
@@ -618,7 +618,7 @@ def test_enqueue_without_limit_waits_for_ever() -> None:
 
 
 def test_lingering_batches_are_sent_when_they_hold_all_memory() -> None:
-    rig = small(linger=4.0, batch_size=ROOM)
+    rig = small(linger=4.0, batch_size=SPACE)
     fill(rig)
     rig.send(b"x" * 100)
     rig.step()

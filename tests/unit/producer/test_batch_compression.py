@@ -14,7 +14,7 @@ from kclient.producer.batch_compression import BatchCompressor
 from kclient.record import BatchBuilder, Compression
 
 
-class Told:
+class Reported:
     """Records which batches are ready."""
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ def make_batch(size: int, kind: type[ProducerBatch] = ProducerBatch) -> Producer
 
 
 async def test_without_a_codec_every_batch_is_ready() -> None:
-    compressor = BatchCompressor(Compression.NONE, None, Told())
+    compressor = BatchCompressor(Compression.NONE, None, Reported())
     batch = make_batch(100_000)
     assert compressor.ready(batch) and batch.builder is not None
     assert batch.builder.codec is Compression.NONE
 
 
 async def test_small_batches_are_compressed_at_once() -> None:
-    notified = Told()
+    notified = Reported()
     compressor = BatchCompressor(Compression.LZ4, None, notified)
     batch = make_batch(10_000)
     assert compressor.ready(batch) and not notified.batches
@@ -51,7 +51,7 @@ async def test_small_batches_are_compressed_at_once() -> None:
 
 
 async def test_costly_batches_go_to_a_thread_and_are_reported_on_the_loop() -> None:
-    notified = Told()
+    notified = Reported()
     compressor = BatchCompressor(Compression.GZIP, 9, notified)
     batch = make_batch(500_000)
     assert not compressor.ready(batch) and batch.compressing
@@ -81,7 +81,7 @@ async def test_a_failure_in_the_thread_is_reported_as_a_typed_error(error: Excep
         def records(self) -> Any:
             return Broken(error)
 
-    notified = Told()
+    notified = Reported()
     compressor = BatchCompressor(Compression.GZIP, None, notified)
     assert not compressor.ready(make_batch(0, BrokenBatch))
     async with asyncio.timeout(10):
@@ -92,7 +92,7 @@ async def test_a_failure_in_the_thread_is_reported_as_a_typed_error(error: Excep
 
 
 async def test_closing_waits_for_the_threads() -> None:
-    notified = Told()
+    notified = Reported()
     compressor = BatchCompressor(Compression.GZIP, 9, notified)
     compressor.ready(make_batch(500_000))
     await compressor.close()

@@ -38,7 +38,7 @@ class Scene:
     """One topic with one partition, its batch open and watched."""
 
     memory: int = 1_000_000
-    room: int = 1_000_000
+    space: int = 1_000_000
     switch: int = 1_000_000
     watcher: object = field(default_factory=object)
 
@@ -46,7 +46,7 @@ class Scene:
         self.budget = MemoryBudget(self.memory)
         self.sticky = StickyPartitioner(self.switch, random.Random(1), lambda _: 0)
         self.sticky.move([0], 1)
-        self.builder = BatchBuilder(self.room)
+        self.builder = BatchBuilder(self.space)
         no_queue: Any = None
         self.batch = ProducerBatch(no_queue, self.builder, BatchOutcome(no_queue, "t", 0), 0.0, 1.0)
         self.batch.watcher = self.watcher
@@ -64,7 +64,7 @@ class Scene:
 
 def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
     """Return the expected result for ``given``: count, record left over, memory, and the batch."""
-    twin = BatchBuilder(scene.room)
+    twin = BatchBuilder(scene.space)
     used, left = 0, scene.switch
     for at, record in enumerate(given):
         value = record[1] if isinstance(record, tuple) else record
@@ -80,8 +80,8 @@ def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
     return len(given), END, used, twin
 
 
-def check(given: list[Any], memory: int, room: int, switch: int) -> None:
-    scene = Scene(memory, room, switch)
+def check(given: list[Any], memory: int, space: int, switch: int) -> None:
+    scene = Scene(memory, space, switch)
     count, rest, used, twin = plainly(scene, given)
     taken, left_over = scene.take(iter(given))
     assert taken == count
@@ -100,9 +100,9 @@ def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     st.integers(1, 1500) | st.just(1_000_000),
 )
 def test_it_takes_just_what_needs_no_decision(
-    given: list[Any], memory: int, room: int, switch: int
+    given: list[Any], memory: int, space: int, switch: int
 ) -> None:
-    check(given, memory, room, switch)
+    check(given, memory, space, switch)
 
 
 @given(
@@ -112,9 +112,9 @@ def test_it_takes_just_what_needs_no_decision(
     st.integers(250, 2500),
 )
 def test_each_bound_holds_to_the_record(
-    given: list[Any], memory: int, room: int, switch: int
+    given: list[Any], memory: int, space: int, switch: int
 ) -> None:
-    check(given, memory, room, switch)
+    check(given, memory, space, switch)
 
 
 def begun() -> Scene:

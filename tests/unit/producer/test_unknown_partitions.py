@@ -16,7 +16,7 @@ from .test_admission import parked_of, serve_all, unknown
 FORMER, LATTER, THIRD = b"a" * 16, b"b" * 16, b"c" * 16
 
 
-def tell(rig: Rig, partitions: int, topic_id: bytes = bytes(16)) -> None:
+def notify(rig: Rig, partitions: int, topic_id: bytes = bytes(16)) -> None:
     """Have brokers report ``partitions`` partitions of topic t."""
     topic = make_topic("t", [1] * partitions, topic_id=topic_id)
     rig.metadata.publish_topic(topic)
@@ -30,7 +30,7 @@ def test_a_partition_that_does_not_exist_fails_after_ten_seconds_and_is_named() 
     for _ in range(5):
         rig.pass_time(1.9)
         asked = len(rig.metadata.asked)
-        tell(rig, 2)
+        notify(rig, 2)
         assert len(rig.metadata.asked) > asked and not delivery.done()
     rig.pass_time(0.6)
     error = delivery.exception()
@@ -61,7 +61,7 @@ def test_a_partition_that_came_leaves_its_record_all_of_delivery_timeout() -> No
     rig.network.blocked.add(1)
     delivery = rig.send(b"v", partition=2)
     rig.pass_time(9.0)
-    tell(rig, 3)
+    notify(rig, 3)
     rig.pass_time(20.0)
     assert not delivery.done()
     rig.pass_time(1.1)
@@ -81,7 +81,7 @@ def test_a_record_that_waited_for_its_topic_waits_on_for_its_partition() -> None
     rig = unknown(delivery_timeout=60.0)
     delivery = rig.send(b"v", partition=2)
     rig.pass_time(20.0)
-    tell(rig, 2)
+    notify(rig, 2)
     rig.pass_time(9.9)
     assert not delivery.done()
     rig.pass_time(0.2)
@@ -102,7 +102,7 @@ def test_records_for_a_new_partition_go_there_in_their_order() -> None:
     rig = Rig(2)
     for number in range(20):
         rig.send(b"%d" % number, partition=2)
-    tell(rig, 3)
+    notify(rig, 3)
     rig.send(b"20", partition=2)
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"%d" % number for number in range(21)]
@@ -113,7 +113,7 @@ def test_a_cancelled_record_leaves_the_queue_for_its_partition() -> None:
     rig = Rig(2)
     deliveries = [rig.send(b"%d" % number, partition=2) for number in range(2)]
     assert deliveries[0].cancel()
-    tell(rig, 3)
+    notify(rig, 3)
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"1"]
     last = rig.send(b"v", partition=3)
@@ -133,11 +133,11 @@ def test_a_partition_that_was_just_added_is_found() -> None:
 def deleted() -> tuple[Rig, Delivery]:
     """Return a record in a batch of a partition that is missing since its topic was recreated."""
     rig = Rig(3, delivery_timeout=30.0)
-    tell(rig, 3, FORMER)
+    notify(rig, 3, FORMER)
     rig.network.blocked.add(1)
     delivery = rig.send(b"v", partition=2)
     rig.step()
-    tell(rig, 1, LATTER)
+    notify(rig, 1, LATTER)
     return rig, delivery
 
 
@@ -158,7 +158,7 @@ def test_what_waits_for_a_deleted_partition_fails_at_its_deadline_without_doubt(
 def test_a_partition_that_comes_back_is_numbered_from_the_beginning(seconds: float) -> None:
     rig, _ = deleted()
     rig.pass_time(seconds)
-    tell(rig, 3, THIRD)
+    notify(rig, 3, THIRD)
     rig.send(b"w", partition=2)
     rig.network.blocked.clear()
     broker = ModelBroker()

@@ -234,7 +234,7 @@ def test_split_leaves_a_record_over_the_limit_alone(build: Implementation) -> No
     assert [part.record_count for part in builder.split(500)] == [1, 1, 2]
 
 
-def room_of(builder: Any) -> int:
+def space_of(builder: Any) -> int:
     """Return the size of the buffer that holds its records."""
     _, body = builder.parts()
     return len(body.obj)
@@ -248,7 +248,7 @@ def test_memory_for_records_that_did_not_come_is_freed(
     builder, twin = (filled(build, count, expected=expected) for _ in range(2))
     builder.trim()
     used = builder.size_bytes - 61
-    assert room_of(builder) <= max(used * 8 // 7 + 1, 1024)
+    assert space_of(builder) <= max(used * 8 // 7 + 1, 1024)
     assert builder.encode() == twin.encode()
     assert builder.record_count == count
 
@@ -258,9 +258,9 @@ def test_memory_is_freed_when_a_batch_is_sealed() -> None:
     build = codec  # a batch has a builder of its own build
     builder = filled(build, 100, expected=60_000)
     if build.name == "cython":  # the pure build never allocates more than it needs
-        assert room_of(filled(build, 100, expected=60_000)) == 60_000
+        assert space_of(filled(build, 100, expected=60_000)) == 60_000
     ProducerBatch(nothing, builder, BatchOutcome(nothing, "t", 0), 0.0, 1.0).seal()
-    assert room_of(builder) == builder.size_bytes - 61
+    assert space_of(builder) == builder.size_bytes - 61
 
 
 def test_memory_of_a_batch_that_is_over_serves_another(build: Implementation) -> None:

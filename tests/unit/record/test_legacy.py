@@ -84,7 +84,7 @@ def test_messages_that_no_memory_could_be_had_for_come_again(
 def test_space_for_messages_in_columns_is_reserved_before_they_are_decoded(
     build: Implementation,
 ) -> None:
-    class NoRoom:
+    class NoSpace:
         rows = 0
 
         def reserve(self, more: int, size_bytes: int) -> None:
@@ -94,7 +94,7 @@ def test_space_for_messages_in_columns_is_reserved_before_they_are_decoded(
     (batch,) = read_batches(wrapper(3, inner))
     builder = ColumnBuilder()
     store: Any = builder._store
-    builder._store = NoRoom()  # type: ignore[assignment]
+    builder._store = NoSpace()  # type: ignore[assignment]
     with pytest.raises(MemoryError):
         builder.add(batch, "t", 0)
     builder._store = store

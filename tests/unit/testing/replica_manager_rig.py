@@ -155,7 +155,7 @@ class Realm:
         """Return whether the leader has news for a follower."""
         return key_of(self.replica()) in self.leader.follower_state(follower).news
 
-    def told(self, follower: int) -> None:
+    def reported(self, follower: int) -> None:
         """Mark all news as delivered to the follower."""
         self.leader.follower_state(follower).news.clear()
 

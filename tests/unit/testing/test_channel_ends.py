@@ -18,9 +18,9 @@ MOST = 1 << 20
 
 def feed(inlet: ReceiveBuffer, data: bytes, busy: bool = False) -> None:
     while data:
-        room = inlet.room(busy)
-        count = min(len(room), len(data))
-        room[:count] = data[:count]
+        space = inlet.space(busy)
+        count = min(len(space), len(data))
+        space[:count] = data[:count]
         inlet.took(count)
         data = data[count:]
 
@@ -62,11 +62,11 @@ def test_the_buffer_grows_with_what_came_and_is_given_back() -> None:
     feed(inlet, struct.pack(">i", 100 << 20))
     for _ in range(100):
         feed(inlet, bytes(1000))
-    assert len(inlet.room(False)) < 512 << 10
+    assert len(inlet.space(False)) < 512 << 10
     large = ReceiveBuffer()
     feed(large, framed(bytes(9 << 20)))
     assert large.next_frame(16 << 20) is not None
-    assert len(large.room(False)) == 64 << 10
+    assert len(large.space(False)) == 64 << 10
 
 
 @pytest.mark.parametrize("size", [-1, MOST + 1])
@@ -91,16 +91,16 @@ def test_what_is_there_of_a_frame() -> None:
 class Transport(asyncio.Transport):
     """Accepts a number of bytes, then pauses its writer."""
 
-    def __init__(self, outlet: SendBuffer, room: int) -> None:
+    def __init__(self, outlet: SendBuffer, space: int) -> None:
         super().__init__()
         self.outlet = outlet
-        self.room = room
+        self.space = space
         self.sent = bytearray()
         self.ended = ""
 
     def write(self, data: Any) -> None:
         self.sent += data
-        if len(self.sent) > self.room:
+        if len(self.sent) > self.space:
             self.outlet.pause()
 
     def close(self) -> None:
@@ -109,14 +109,14 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         self.ended = "aborted"
 
-    def more(self, room: int) -> None:
-        self.room += room
+    def more(self, space: int) -> None:
+        self.space += space
         self.outlet.resume()
 
 
-def opened(room: int) -> tuple[SendBuffer, Transport]:
+def opened(space: int) -> tuple[SendBuffer, Transport]:
     outlet = SendBuffer()
-    transport = Transport(outlet, room)
+    transport = Transport(outlet, space)
     outlet.open(transport)
     return outlet, transport
 

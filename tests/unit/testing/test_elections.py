@@ -45,7 +45,7 @@ class Scene:
         self.facts = controller.with_isr(facts, isr, self.config)
 
     @property
-    def told(self) -> tuple[int, int, tuple[int, ...]]:
+    def reported(self) -> tuple[int, int, tuple[int, ...]]:
         return self.facts.leader, self.facts.leader_epoch, self.facts.isr
 
     @property
@@ -56,13 +56,13 @@ class Scene:
 def test_a_leader_that_goes_hands_over_to_the_next_in_sync() -> None:
     scene = Scene(1, 2, 3, config=config())
     scene.go(1)
-    assert scene.told == (2, 1, (2, 3))
+    assert scene.reported == (2, 1, (2, 3))
 
 
 def test_a_follower_that_goes_leaves_the_isr_and_the_leader_its_epoch() -> None:
     scene = Scene(1, 2, 3, config=config())
     scene.go(3)
-    assert scene.told == (1, 0, (1, 2))
+    assert scene.reported == (1, 0, (1, 2))
     assert scene.facts.partition_epoch == 1
 
 
@@ -78,25 +78,25 @@ def test_a_follower_that_is_behind_is_not_elected() -> None:
     scene.go(2)
     scene.come(2)
     scene.go(1)
-    assert scene.told == (3, 1, (3,))
+    assert scene.reported == (3, 1, (3,))
 
 
 def test_a_broker_that_comes_back_leads_nothing_and_is_not_in_sync() -> None:
     scene = Scene(1, 2, 3, config=config())
     scene.go(1)
     scene.come(1)
-    assert scene.told == (2, 1, (2, 3))
+    assert scene.reported == (2, 1, (2, 3))
 
 
 def test_only_the_last_one_in_sync_leads_when_it_is_back() -> None:
     scene = Scene(1, 2, config=config())
     scene.go(1, 2)
-    assert scene.told == (NO_LEADER, 2, ())
+    assert scene.reported == (NO_LEADER, 2, ())
     assert scene.eligible == ((2,), (2,))
     scene.come(1)
-    assert scene.told == (NO_LEADER, 2, ())
+    assert scene.reported == (NO_LEADER, 2, ())
     scene.come(2)
-    assert scene.told == (2, 3, (2,))
+    assert scene.reported == (2, 3, (2,))
     assert scene.eligible == ((), ())
 
 
@@ -123,7 +123,7 @@ def test_an_unclean_election_needs_permission_and_takes_any_broker_that_is_up() 
     scene.go(2, 3, 1)
     assert scene.facts.leader == NO_LEADER
     scene.come(3)
-    assert scene.told == (3, 2, (3,))
+    assert scene.reported == (3, 2, (3,))
     assert scene.eligible == ((), ())
 
 
@@ -132,7 +132,7 @@ def test_one_in_sync_goes_before_an_unclean_one() -> None:
     scene.go(2)
     scene.come(2)
     scene.go(1)
-    assert scene.told == (3, 1, (3,))
+    assert scene.reported == (3, 1, (3,))
 
 
 def test_an_eligible_one_goes_before_an_unclean_one() -> None:

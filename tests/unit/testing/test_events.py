@@ -38,7 +38,7 @@ def changed(image: MetadataImage, topic: str = "t", **facts: Any) -> MetadataIma
     return image.with_partitions([replace(found, **facts)])
 
 
-def told(before: MetadataImage, after: MetadataImage) -> list[ClusterEvent]:
+def reported(before: MetadataImage, after: MetadataImage) -> list[ClusterEvent]:
     return list(changes(before, after))
 
 
@@ -47,8 +47,8 @@ def told(before: MetadataImage, after: MetadataImage) -> list[ClusterEvent]:
 
 def test_the_same_image_gives_no_event() -> None:
     image = add(cluster(), "t", THREE)
-    assert told(image, image) == []
-    assert told(image, replace(image, version=2)) == []
+    assert reported(image, image) == []
+    assert reported(image, replace(image, version=2)) == []
 
 
 def test_topics_that_are_created_deleted_or_recreated_give_no_event() -> None:
@@ -56,16 +56,16 @@ def test_topics_that_are_created_deleted_or_recreated_give_no_event() -> None:
     image = add(empty, "t", THREE)
     (topic,) = image.topics.values()
     anew = empty.with_topics(replace(topic, topic_id=b"x" * 16, partitions=()))
-    assert told(empty, image) == told(image, empty) == told(image, anew) == []
+    assert reported(empty, image) == reported(image, empty) == reported(image, anew) == []
 
 
 def test_partitions_that_are_added_give_no_event() -> None:
-    assert told(add(cluster(), "t", THREE), add(cluster(), "t", THREE, THREE)) == []
+    assert reported(add(cluster(), "t", THREE), add(cluster(), "t", THREE, THREE)) == []
 
 
 def test_a_leader_that_goes_leaves_the_isr_before_another_one_leads() -> None:
     image = add(cluster(), "t", THREE)
-    assert told(image, changed(image, isr=(2, 3), leader=2, leader_epoch=1)) == [
+    assert reported(image, changed(image, isr=(2, 3), leader=2, leader_epoch=1)) == [
         IsrShrunk("t", 0, (2, 3), (1,)),
         LeaderElected("t", 0, 2, 1),
     ]
@@ -73,7 +73,7 @@ def test_a_leader_that_goes_leaves_the_isr_before_another_one_leads() -> None:
 
 def test_a_leader_from_outside_the_isr_is_unclean() -> None:
     image = changed(add(cluster(), "t", THREE), isr=(1,))
-    assert told(image, changed(image, isr=(3,), leader=3, leader_epoch=1)) == [
+    assert reported(image, changed(image, isr=(3,), leader=3, leader_epoch=1)) == [
         IsrShrunk("t", 0, (3,), (1,)),
         LeaderElected("t", 0, 3, 1, unclean=True),
         IsrExpanded("t", 0, (3,), (3,)),
@@ -82,18 +82,18 @@ def test_a_leader_from_outside_the_isr_is_unclean() -> None:
 
 def test_an_eligible_replica_that_leads_is_not_unclean() -> None:
     image = changed(add(cluster(), "t", THREE), isr=(), leader=NO_LEADER, elr=(3,))
-    (elected, _) = told(image, changed(image, isr=(3,), leader=3, leader_epoch=1, elr=()))
+    (elected, _) = reported(image, changed(image, isr=(3,), leader=3, leader_epoch=1, elr=()))
     assert elected == LeaderElected("t", 0, 3, 1, unclean=False)
 
 
 def test_the_same_leader_in_a_new_epoch_was_elected() -> None:
     image = add(cluster(), "t", THREE)
-    assert told(image, changed(image, leader_epoch=2)) == [LeaderElected("t", 0, 1, 2)]
+    assert reported(image, changed(image, leader_epoch=2)) == [LeaderElected("t", 0, 1, 2)]
 
 
 def test_a_partition_without_a_leader_is_reported() -> None:
     image = changed(add(cluster(), "t", [1]), isr=(1,))
-    assert told(image, changed(image, isr=(), leader=NO_LEADER, leader_epoch=1)) == [
+    assert reported(image, changed(image, isr=(), leader=NO_LEADER, leader_epoch=1)) == [
         IsrShrunk("t", 0, (), (1,)),
         LeaderLost("t", 0, 1),
     ]
@@ -101,14 +101,14 @@ def test_a_partition_without_a_leader_is_reported() -> None:
 
 def test_a_leader_of_the_offsets_topic_coordinates() -> None:
     image = add(cluster(), "__consumer_offsets", THREE)
-    (event,) = told(image, changed(image, "__consumer_offsets", leader=2, leader_epoch=1))
+    (event,) = reported(image, changed(image, "__consumer_offsets", leader=2, leader_epoch=1))
     assert event == CoordinatorElected("__consumer_offsets", 0, 2, 1)
     assert isinstance(event, LeaderElected)
 
 
 def test_other_changes_of_a_partition_give_no_event() -> None:
     image = add(cluster(), "t", THREE)
-    assert told(image, changed(image, partition_epoch=9, isr=(3, 2, 1))) == []
+    assert reported(image, changed(image, partition_epoch=9, isr=(3, 2, 1))) == []
 
 
 # Events as values
@@ -335,9 +335,9 @@ async def test_a_wait_that_takes_too_long_names_what_happened_last() -> None:
     log, _ = log_of(*(BrokerUp(node_id, node_id) for node_id in range(1, 8)))
     with pytest.raises(
         RequestTimedOut, match=r"no BrokerDown within 0.001 s; .*node_id=7, epoch=7\) at 7.500"
-    ) as told:
+    ) as reported:
         await log.wait_for(BrokerDown, timeout=0.001)
-    assert "node_id=2" not in str(told.value)
+    assert "node_id=2" not in str(reported.value)
     empty, _ = log_of()
     with pytest.raises(RequestTimedOut, match="happened last: nothing"):
         await empty.wait_for(BrokerDown, timeout=0.001)

@@ -43,17 +43,17 @@ def answers(
     ]
 
 
-def keys(told: list[FetchPartitionData]) -> list[PartitionKey]:
-    return [answer.key for answer in told]
+def keys(reported: list[FetchPartitionData]) -> list[PartitionKey]:
+    return [answer.key for answer in reported]
 
 
 def open_session(
     cache: FetchSessions, *parts: PartitionKey, now: float = 0.0, follower: int = -1
 ) -> int:
     context = cache.open(0, 0, wanted(*parts), (), 12, now, follower=follower)
-    code, session_id, told = cache.finish(context, answers(context), now)
+    code, session_id, reported = cache.finish(context, answers(context), now)
     assert code is ErrorCode.NONE
-    assert keys(told) == list(parts)
+    assert keys(reported) == list(parts)
     return session_id
 
 
@@ -111,8 +111,8 @@ def test_a_session_that_went_on_meanwhile_makes_the_response_invalid() -> None:
     session = open_session(cache, A)
     slow = cache.open(session, 1, (), (), 12, 0)
     cache.open(session, 2, (), (), 12, 0)
-    code, told_id, told = cache.finish(slow, answers(slow), 0)
-    assert (code, told_id, told) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session, [])
+    code, reported_id, reported = cache.finish(slow, answers(slow), 0)
+    assert (code, reported_id, reported) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session, [])
 
 
 def test_a_full_cache_gives_no_session() -> None:

@@ -42,8 +42,8 @@ class Scene:
 
     def __init__(self, *replicas: Replica) -> None:
         self.tally = Tally()
-        self.told: list[ClusterEvent] = []
-        self.fetch = FollowerFetch(2, self.tally, self.told.append)
+        self.reported: list[ClusterEvent] = []
+        self.fetch = FollowerFetch(2, self.tally, self.reported.append)
         self.fetch.assign(list(replicas))
         self.fetch.begin()
 
@@ -211,7 +211,7 @@ def test_a_log_that_parted_is_cut_back_and_asks_again_from_there() -> None:
     scene.answer(part(0, diverging_epoch=EpochEndOffset(0, 2)))
     assert one.log.end_offset == 2
     assert scene.tally.truncations == 1
-    assert scene.told == [LogTruncated("t", 0, 2, 2, 3)]
+    assert scene.reported == [LogTruncated("t", 0, 2, 2, 3)]
     assert named(scene.ask()) == [(0, 2)]
 
 
@@ -267,7 +267,7 @@ def test_where_the_leader_begins_later_the_follower_starts_over() -> None:
     assert asked(scene) is None
     assert (one.log.start_offset, one.log.end_offset) == (40, 40)
     assert named(scene.ask()) == [(0, 40)]
-    assert (scene.tally.truncations, scene.told) == (0, [])
+    assert (scene.tally.truncations, scene.reported) == (0, [])
 
 
 def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> None:
@@ -275,7 +275,7 @@ def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> No
     scene.located(0)
     scene.located(2)
     assert one.log.end_offset == 2
-    assert scene.told == [LogTruncated("t", 0, 2, 2, 2)]
+    assert scene.reported == [LogTruncated("t", 0, 2, 2, 2)]
     assert scene.tally.truncations == 1
     assert named(scene.ask()) == [(0, 2)]
 

@@ -30,7 +30,7 @@ class Peer:
         self.generation = -1
         self.protocol = ""
         self.leads = False
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.join: list[Any] = []
         self.sync: list[Any] = []
         self.asked = (-1, "")
@@ -41,7 +41,7 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = Rig(initial_rebalance_delay_ms=500, max_size=4)
+        self.rig = Rig(initial_rebalance_delay_ms=500, max_size=4)
         self.peers: list[Peer] = []
         self.committed: dict[int, int] = {}
         self.highest = 0
@@ -55,7 +55,7 @@ class Histories(RuleBasedStateMachine):
         peer = Peer()
         peer.instance = instance if version >= 5 else None
         self.peers.append(peer)
-        answers = self.room.join(
+        answers = self.rig.join(
             instance=peer.instance, protocols=protocols, version=version, rebalance_ms=8_000
         )
         if answers and answers[0].error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -67,7 +67,7 @@ class Histories(RuleBasedStateMachine):
     @rule(data=some.data(), protocols=PROTOCOLS, metadata=some.sampled_from([b"m", b"n"]))
     def rejoin(self, data: Any, protocols: tuple[str, ...], metadata: bytes) -> None:
         peer = self.pick(data)
-        peer.join = self.room.join(
+        peer.join = self.rig.join(
             peer.member_id,
             instance=peer.instance,
             protocols=protocols,
@@ -81,9 +81,9 @@ class Histories(RuleBasedStateMachine):
         peer = self.pick(data)
         given = {}
         if peer.leads:
-            given = {one: f"{peer.generation}-{one}".encode() for one in peer.told}
+            given = {one: f"{peer.generation}-{one}".encode() for one in peer.reported}
         peer.asked = (peer.generation, peer.member_id)
-        peer.sync = self.room.sync(
+        peer.sync = self.rig.sync(
             peer.generation,
             peer.member_id,
             instance=peer.instance,
@@ -95,8 +95,8 @@ class Histories(RuleBasedStateMachine):
     @rule(data=some.data())
     def live(self, data: Any) -> None:
         peer = self.pick(data)
-        code = self.room.beat(peer.generation, peer.member_id, peer.instance)
-        group = self.room.shard.groups.get("g")
+        code = self.rig.beat(peer.generation, peer.member_id, peer.instance)
+        group = self.rig.shard.groups.get("g")
         member = None if group is None else group.members.get(peer.member_id)
         if code is NONE:
             assert group is not None and member is not None
@@ -109,7 +109,7 @@ class Histories(RuleBasedStateMachine):
     @rule(data=some.data())
     def go(self, data: Any) -> None:
         peer = self.pick(data)
-        self.room.leave(peer.member_id)
+        self.rig.leave(peer.member_id)
         self.peers.remove(peer)
 
     @precondition(lambda self: self.peers)
@@ -121,7 +121,7 @@ class Histories(RuleBasedStateMachine):
     @rule(data=some.data(), offset=some.integers(0, 99), partition=some.integers(0, 2))
     def commit(self, data: Any, offset: int, partition: int) -> None:
         peer = self.pick(data)
-        (code,) = self.room.commit(
+        (code,) = self.rig.commit(
             offset,
             partition=partition,
             member_id=peer.member_id,
@@ -133,23 +133,23 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seconds=some.sampled_from([0.0, 0.5, 2.0, 5.0, 9.0, 20.0, 400.0]))
     def wait(self, seconds: float) -> None:
-        self.room.pass_time(seconds)
+        self.rig.pass_time(seconds)
 
     @rule()
     def take_over(self) -> None:
         """Another broker coordinates: waiting members look for it, stable members stay."""
-        old = self.room
+        old = self.rig
         before = {
             (name, one.member_id, group.generation, one.assignment)
             for name, group in old.shard.groups.items()
             for one in group.members.values()
             if group.state is State.STABLE
         }
-        self.room = old.reload()
+        self.rig = old.reload()
         old.shard.unload(old.moment)
         after = {
             (name, one.member_id, group.generation, one.assignment)
-            for name, group in self.room.shard.groups.items()
+            for name, group in self.rig.shard.groups.items()
             for one in group.members.values()
         }
         assert before <= after
@@ -161,7 +161,7 @@ class Histories(RuleBasedStateMachine):
     # Invariants
 
     @invariant()
-    def members_believe_what_they_are_told(self) -> None:
+    def members_believe_what_is_reported(self) -> None:
         for peer in self.peers:
             assert len(peer.join) <= 1
             for answer in peer.join:
@@ -169,10 +169,10 @@ class Histories(RuleBasedStateMachine):
                     peer.member_id, peer.generation = answer.member_id, answer.generation_id
                     peer.protocol = answer.protocol_name
                     peer.leads = answer.leader == answer.member_id and bool(answer.members)
-                    peer.told = [one.member_id for one in answer.members]
+                    peer.reported = [one.member_id for one in answer.members]
                     if peer.leads and not answer.skip_assignment:
-                        assert len(set(peer.told)) == len(peer.told)
-                        assert peer.member_id in peer.told
+                        assert len(set(peer.reported)) == len(peer.reported)
+                        assert peer.member_id in peer.reported
                 elif answer.error_code in (
                     ErrorCode.UNKNOWN_MEMBER_ID,
                     ErrorCode.FENCED_INSTANCE_ID,
@@ -197,7 +197,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def the_group_is_in_order(self) -> None:
-        group = self.room.shard.groups.get("g")
+        group = self.rig.shard.groups.get("g")
         if group is None:
             return
         assert group.generation >= 0
@@ -218,7 +218,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def nobody_is_forgotten(self) -> None:
         """Each member has a session or waits; join and sync deadlines exist only while needed."""
-        deadlines, group = self.room.deadlines, self.room.shard.groups.get("g")
+        deadlines, group = self.rig.deadlines, self.rig.shard.groups.get("g")
         if group is None:
             return
         for member_id in (*group.members, *group.pending_members):
@@ -230,18 +230,18 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def committed_offsets_are_read(self) -> None:
-        (found,) = self.room.fetch()
+        (found,) = self.rig.fetch()
         assert found == {("t", index): offset for index, offset in self.committed.items()}
 
     def teardown(self) -> None:
         """Every member is silent: in the end no deadline is left."""
         self.peers.clear()
-        self.room.pass_time(2_000)
-        group = self.room.shard.groups.get("g")
+        self.rig.pass_time(2_000)
+        group = self.rig.shard.groups.get("g")
         assert group is None or group.state is State.EMPTY
-        assert not len(self.room.deadlines)
-        again = self.room.reload()
-        assert again.fetch() == self.room.fetch()
+        assert not len(self.rig.deadlines)
+        again = self.rig.reload()
+        assert again.fetch() == self.rig.fetch()
 
 
 Histories.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

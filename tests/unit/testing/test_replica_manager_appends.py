@@ -20,7 +20,7 @@ def test_appended_records_are_news_for_all_followers() -> None:
     @on(2, 3, 1)
     async def _(realm: Realm) -> None:
         for one in (1, 3):
-            realm.told(one)
+            realm.reported(one)
             realm.leader.follower_state(one).has_grown = False
         realm.append()
         assert [realm.news(one) for one in (1, 3)] == [True, True]
@@ -33,7 +33,7 @@ def test_a_high_watermark_that_moved_is_news_for_all_followers() -> None:
         realm.append()
         realm.fetch(3, 1)
         for one in (1, 3):
-            realm.told(one)
+            realm.reported(one)
         realm.fetch(1, 1)
         assert realm.committed == 1
         assert [realm.news(one) for one in (1, 3)] == [True, True]
@@ -46,7 +46,7 @@ def test_a_high_watermark_that_moves_with_an_image_is_news_too() -> None:
     async def _(realm: Realm) -> None:
         realm.append()
         realm.fetch(1, 1)
-        realm.told(1)
+        realm.reported(1)
         await asyncio.sleep(LAG + 0.1)
         assert (realm.isr, realm.committed) == ((2, 1), 1)
         assert realm.news(1)
@@ -216,7 +216,7 @@ def test_a_log_is_cleaned_when_its_time_has_come_and_its_start_is_news_for_follo
         realm.fetch_all()
         replica = realm.replica()
         await asyncio.sleep(HOUR + 1.0)
-        realm.told(3)
+        realm.reported(3)
         realm.leader.tidy(replica)
         assert replica.log.start_offset == 3
         assert realm.news(3)

@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def tell(what: str, partitions: Iterable[int] = (), **more: object) -> None:
+def emit(what: str, partitions: Iterable[int] = (), **more: object) -> None:
     """Write one line."""
     line: dict[str, object] = {"what": what, "at": time.monotonic(), **more}
     parts = sorted(partitions)
@@ -47,7 +47,7 @@ def tell(what: str, partitions: Iterable[int] = (), **more: object) -> None:
     sys.stdout.flush()
 
 
-def tell_read(places: Iterable[tuple[int, int]]) -> None:
+def report_read(places: Iterable[tuple[int, int]]) -> None:
     """Report the records, as (partition, offset), that the client returned, in gapless runs."""
     runs: list[list[int]] = []
     latest: dict[int, list[int]] = {}
@@ -59,12 +59,12 @@ def tell_read(places: Iterable[tuple[int, int]]) -> None:
             latest[partition] = run = [partition, offset, offset]
             runs.append(run)
     if runs:
-        tell("read", runs=runs)
+        emit("read", runs=runs)
 
 
-def tell_error(error: BaseException, where: str) -> None:
+def report_error(error: BaseException, where: str) -> None:
     """Report an error that the program survives."""
-    tell("error", where=where, error=f"{type(error).__name__}: {error}"[:500])
+    emit("error", where=where, error=f"{type(error).__name__}: {error}"[:500])
 
 
 def _end_with_the_owner() -> None:
