@@ -18,7 +18,7 @@ from asyncio.events import _get_running_loop
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
-from kclient.record.layout import HEADER_OVERHEAD, RECORD_OVERHEAD
+from kclient.record.layout import HEADER_OVERHEAD, NO_HEADERS, RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ if not cython.compiled:  # else the .pxd has them
 
 _OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build, as is the next one
 _HEADER_BOUND = HEADER_OVERHEAD
-_NO_HEADERS = b"\x00"
+_NO_HEADERS = NO_HEADERS  # a name of C in the compiled build
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _SCATTERED = 64
 """Partitions from which on the memory that a keyed record is written to is in no processor cache:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument
-from kclient.record.layout import HEADER_OVERHEAD, RECORD_OVERHEAD
+from kclient.record.layout import HEADER_OVERHEAD, NO_HEADERS, RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
@@ -37,7 +37,7 @@ BAD_NAME = 5
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 MOST_PARTITIONS = 0x80000000
 """Most partitions of a topic, by the range of partition indexes."""
-_NO_HEADERS = b"\x00"
+_NO_HEADERS = NO_HEADERS  # a name of C in the compiled build
 
 # Amounts of work that take a few milliseconds in each build.
 _CELLS_AT_ONCE = 65_536 if cython.compiled else 1_024

@@ -16,6 +16,7 @@ from kclient.record.layout import (
     BATCH_HEADER_BYTES,
     CONTROL_BIT,
     LOG_APPEND_BIT,
+    NO_HEADERS,
     TRANSACTIONAL_BIT,
     batch_head,
 )
@@ -46,7 +47,7 @@ _MOST_OVERHEAD_BYTES = 64
 """Upper bound for the bytes of all lengths and deltas of one record."""
 _FIRST_BYTES = 1024 if cython.compiled else 0
 _NOTHING = bytearray()
-_NO_HEADERS = b"\x00"
+_NO_HEADERS = NO_HEADERS  # a name of C in the compiled build
 _NULL = b"\x01"
 _TABLE_SIZE = 8192
 
