@@ -56,6 +56,7 @@ REST = (LOOP, COLLECTOR, BENCH, OTHER)
 
 _NETWORK_OUT = (
     Rule("11", r"network/frames"),
+    Rule("11", r"network/requests", r"RequestFuture"),
     Rule("11", r"network/\w+", r"buffer_updated|get_buffer|receive|_take|answer|complete|on_frame"),
     Rule("9", r"network/(client|node_connection|selector|requests)"),
     Rule("10", r"network/"),
@@ -102,15 +103,20 @@ IN_RULES = (
     Rule("1", r"consumer/(positions|log_truncation|engine)|cluster/"),
     Rule("9", r"consumer/subscription", r"advance|move|hand|take|settle"),
     Rule("3", r"consumer/fetch_session", r"fetch_request|_wanted|_forgotten"),
-    Rule("2", r"consumer/(fetcher|fetch_scheduler|fetch_session|subscription|stall_detection)"),
-    Rule("5", r"consumer/fetch_response|protocol/|network/future"),
+    Rule(
+        "2",
+        r"consumer/(fetcher|fetch_scheduler|fetch_session|subscription|stall_detection|offset_reset)",
+    ),
+    Rule("5", r"consumer/fetch_response|protocol/"),
+    Rule("5", r"network/requests", r"RequestFuture"),
     Rule("6", r"consumer/fetch_buffer"),
     Rule("10", r"consumer/records"),
+    Rule("8", r"consumer/poller", r"Columns"),
     Rule(
         "7",
         r"consumer/(poller|processed_offsets|record_iterator|consumer|arguments)|cluster/wakeups",
     ),
-    Rule("8", r"consumer/(completed_fetch|arrow)|record/"),
+    Rule("8", r"consumer/completed_fetch|record/"),
     Rule("4", r"network/(frames|channel)"),
     Rule("5", r"network/connection", r"receive|frame|answer|oldest|complete"),
     Rule("3", r"network/"),

@@ -161,7 +161,7 @@ async def broker_defaults(core: ClientCore, timeout: float) -> tuple[int, int]:
         partitions, replicas = (int(values[name] or "") for name in NAMES)
     except (KeyError, ValueError):
         raise ProtocolError(
-            f"broker {node_id} tells no usable {' and '.join(NAMES)}",
+            f"broker {node_id} reports no usable {' and '.join(NAMES)}",
             struct="DescribeConfigsResponse",
             field="configs",
             hint="give partitions and replication_factor",

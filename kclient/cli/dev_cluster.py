@@ -51,7 +51,7 @@ def dev_cluster(
         ),
     ] = 9092,
     host: Annotated[
-        str, typer.Option(help="Address where brokers listen, and that clients are told.")
+        str, typer.Option(help="Address where brokers listen, and that clients connect to.")
     ] = "127.0.0.1",
     topic: Annotated[
         list[str] | None,

@@ -44,7 +44,6 @@ from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     from kclient.backoff import Backoff
     from kclient.cluster.topic import TopicFields
@@ -559,7 +558,10 @@ class _Missing:
 
 
 class UnreachableLeaders:
-    """The leaders of one client that gave no answer."""
+    """The leaders of one client that gave no answer; ``MetadataState`` decides when to ask.
+
+    ``MetadataUpdater`` adds what the producer's sender and the consumer's fetcher find out.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[int, _Missing] = {}

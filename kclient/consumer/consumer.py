@@ -775,6 +775,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         if max_records is not None:
             limit = checked_limit(max_records)
         self._check_free()
+        # The usual None needs no check.
         seconds = math.inf if timeout is None else call_timeout(timeout, optional=True)
         return await self._engine.poller.poll(limit, seconds)
 
@@ -1111,10 +1112,10 @@ class Consumer(AsyncOnly, Generic[K, V]):
             health = consumer.health()
             stalled = [name for name, part in health.partitions.items() if part.stalled]
         """
-        self._engine.core.check_context()
-        self._engine.polled_records.settle()
         from kclient.consumer.health import health_of
 
+        self._engine.core.check_context()
+        self._engine.polled_records.settle()
         return health_of(self._engine)
 
     # Internals

@@ -98,7 +98,10 @@ class FetchBuffer:
         return FrameLease(size_bytes, released)
 
     def add(self, data: CompletedFetch) -> bool:
-        """Add the next piece of a partition; False, and it is closed, where it doesn't fit on."""
+        """Add the next piece of a partition; False, and it is closed, where it doesn't fit on.
+
+        Where it was added, the caller has more fetched.
+        """
         state = data.state
         if not state.assigned or state.paused or data.offset != state.fetch_offset:
             data.close()

@@ -52,7 +52,7 @@ class BrokerQueue:
         retry_at: No request is sent before this time, after failures.
         failures: Requests in a row that failed as a whole.
         failing_since: When the first of them did, or poll last raised their error.
-        told_at: When poll last raised their error.
+        reported_at: When poll last raised their error.
         answered_at: When it last responded well; None before the first time.
         waiting_since: When the first request was sent after that; None where there is none.
         hasty: Responses in a row that brought nothing though the broker had time to wait for data.
@@ -111,7 +111,7 @@ class BrokerQueue:
         """Whether a partition isn't fetched only because enough of it waits for poll."""
         return bool(self._held)
 
-    def reported(self, now: float) -> None:
+    def note_reported(self, now: float) -> None:
         """Record that poll raises its failures, which need not be raised again soon."""
         self.failing_since = self.reported_at = now
 

@@ -223,7 +223,8 @@ class FetchSession:
             self.session_id = session_id
             self._apply(SessionEvent.OPENED)
         else:
-            # Epochs go from 1 to the largest int32 and on with 1 again; 0 would be a full fetch.
+            # The session goes on, and so does the state. Epochs go from 1 to the largest int32 and
+            # on with 1 again; 0 would be a full fetch.
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
         return True
 

@@ -249,7 +249,8 @@ class GroupConsumer:
             The offsets, and whether higher ones that are committed already shall stay.
 
         Raises:
-            CommitFailed: The record's partition is not assigned any more.
+            CommitFailed: The record's partition is not assigned any more; or, for None, partitions
+                with finished records were lost.
             InvalidArgument: It is none of these, or has an invalid offset or partition.
         """
         if what is None:
@@ -291,9 +292,9 @@ class GroupConsumer:
             )
         partition = checked_partition(record.topic_partition)
         state = self._subscription.get(partition)
-        fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
+        is_fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
         # No record of a fresh one was returned yet.
-        if fresh or not self.rebalancer.owns(partition):
+        if is_fresh or not self.rebalancer.owns(partition):
             raise CommitFailed(
                 f"offset {record.offset + 1} of {partition} was not committed: the partition is "
                 "not this consumer's any more",

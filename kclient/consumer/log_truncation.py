@@ -47,7 +47,7 @@ class EpochEnd(NamedTuple):
         return known and self.end_offset < position
 
     def truncation_error(self, partition: TopicPartition, position: int) -> LogTruncated:
-        """The error for poll where that is so, and no reset policy says where to go on."""
+        """The error for poll where the log was cut before ``position``, without a reset policy."""
         return LogTruncated(
             f"the log of {partition} was cut at offset {self.end_offset} by an unclean "
             f"election: records up to {position} that were read are no longer in it",

@@ -98,24 +98,32 @@ class NoPositionCheck:
     Args:
         subscription: Has the partitions.
         again: Seconds after which the same error is raised again.
+
+    Attributes:
+        has_reported: It keeps partitions for which it has raised.
     """
 
     def __init__(self, subscription: Subscription, again: float) -> None:
         self._subscription = subscription
         self._again = again
         self._reported: dict[PartitionState, tuple[int, float]] = {}
+        self.has_reported = False
 
     def check(self, now: float) -> None:
-        """Raise NoPosition where poll has to; not needed while all partitions have a position."""
+        """Raise NoPosition where poll has to.
+
+        Not needed while there are partitions, all of them FETCHING, and ``has_reported`` is False.
+        """
         subscription = self._subscription
         if subscription.settled:
-            if self._reported:
-                self._reported.clear()
+            self._reported.clear()
+            self.has_reported = False
             if not (len(subscription) or subscription.topics or subscription.expecting):
                 raise _nothing(grouped=subscription.grouped)
             return
         missing = subscription.without_position()
         before, self._reported = self._reported, {}
+        self.has_reported = bool(missing)
         if not missing:
             return
         waits = any(

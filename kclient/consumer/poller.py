@@ -363,8 +363,9 @@ class Poller:
         error = self._subscription.take_error()
         if error is not None:
             raise error
-        if not self._subscription.settled or not len(self._subscription):
-            self._no_position_check.check(self._core.clock.now())
+        check = self._no_position_check
+        if check.has_reported or not self._subscription.settled or not len(self._subscription):
+            check.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
         """Yield to the loop. A cancelled yield still counts, and the next one is later.

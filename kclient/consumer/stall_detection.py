@@ -104,7 +104,7 @@ class StallDetector:
                 waiting[state] = self._reported[state] = (_mark(state), now)
                 queue = queues.get(state.node_id) if state.node_id is not None else None
                 if queue is not None:
-                    queue.reported(now)
+                    queue.note_reported(now)
                 del suspects[state]
             first = stalled[0].node_id
             raise _error(stalled, seconds, queues.get(first) if first is not None else None)

@@ -95,7 +95,7 @@ class Subscription:
         state = self._states.get(partition)
         if state is None:
             if self.expecting:
-                hint = "the group assigns them: see `assignment`; on_assigned tells of new ones"
+                hint = "the group assigns them: see `assignment`; on_assigned gets new ones"
             elif self.grouped:
                 hint = "call subscribe() first, or assign() with it"
             else:

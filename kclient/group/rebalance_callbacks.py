@@ -67,7 +67,7 @@ class CallbackInvoker:
         self._task: asyncio.Future[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.Timeout | None = None
-        self._untold = False
+        self._unreported = False
         self.name: str | None = None
         self.since = 0.0
         self.stalled = False
@@ -104,7 +104,7 @@ class CallbackInvoker:
             ) from cancelled
         finally:
             self.name = self._task = None
-            self.stalled = self._untold = False
+            self.stalled = self._unreported = False
 
     async def _finish(self, name: str, given: Any) -> Any:
         """Wait for the end of an awaitable that a function returned."""
@@ -172,8 +172,8 @@ class CallbackInvoker:
 
     def take_stall(self) -> bool:
         """Whether a function takes too long, if not reported yet; True again after as long."""
-        untold, self._untold = self._untold, False
-        return untold
+        unreported, self._unreported = self._unreported, False
+        return unreported
 
     @property
     def seconds(self) -> float:
@@ -196,7 +196,7 @@ class CallbackInvoker:
         self._arm(self._patience * (1 - SLOW), self._late)
 
     def _late(self) -> None:
-        self.stalled = self._untold = True
+        self.stalled = self._unreported = True
         self._arm(self._patience, self._late)
         self._on_late()
 

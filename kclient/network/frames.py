@@ -319,7 +319,7 @@ class RawResponse:
 
     @property
     def throttle_time_ms(self) -> int:
-        """The field of that name, if the response begins with it, else 0."""
+        """That field, if the response begins with it, else 0. Not after ``release()``."""
         if self.api_key in BEGIN_WITH_THROTTLE_TIME and self.body.nbytes >= _SIZE.size:
             return max(0, int(_SIZE.unpack_from(self.body)[0]))
         return 0

@@ -2,7 +2,7 @@
 
 ``PendingRequest`` is made by ``NetworkClient.send``, waits there for its connection, then in
 ``InFlightRequests`` for its response. Brokers answer in order, so a response belongs to the oldest
-request, or the connection is broken. Sans-IO: ``now`` comes in.
+request, or the connection is broken; ``now`` comes in.
 
 ``RequestFuture`` is the outcome of a request, without a loop until it is awaited. An outcome is
 given once, by ``complete`` or ``fail``, and listeners run at once in the callback that gave it. An

@@ -50,7 +50,7 @@ cdef inline int run_in(object context, object fn, object source) except -1:
     return 0
 
 
-cdef Py_ssize_t _TOLD_AT_ONCE
+cdef Py_ssize_t _NOTIFIED_AT_ONCE
 cdef Py_ssize_t _CALLED_AT_ONCE
 cdef object _copy_context
 cdef object _METADATA

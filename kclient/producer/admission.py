@@ -112,7 +112,7 @@ class Admission:
         self._followed: Cluster | None = None
         self.max_block = config.max_block
         self._shortened: dict[PartitionQueue, None] = {}  # whose batch got an earlier deadline
-        self.waiting_records.space_emptied = self._seal_shortened
+        self.waiting_records.memory_queue_emptied = self._seal_shortened
 
     # Records from the application.
 
@@ -330,7 +330,7 @@ class Admission:
         if not for_memory:
             self.waiting_records.check_topic_line(topic, size, self._accumulator.budget.used)
         elif when_full is WhenFull.QUEUE:
-            self.waiting_records.check_space_line(size, self._memory_words())
+            self.waiting_records.check_memory_queue(size, self._memory_words())
         else:
             raise BufferFull(
                 self._memory_words(),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kclient.producer.admission import Admission
     from kclient.record.arrow_rows import ArrowRows
 
-_TOLD = 100
+_REPORTED = 100
 """Most rows that an error lists."""
 _SHOWN = 3
 """Most rows in the text of an error."""
@@ -122,10 +122,10 @@ class ArrowSend(BulkSend):
                 last = 0
                 while last < rows.count:
                     start, last = last, rows.piece(last)
-                    wrong, reported, high = rows.check(start, last, largest, _TOLD, partitions)
+                    wrong, reported, high = rows.check(start, last, largest, _REPORTED, partitions)
                     highest = max(highest, high)
                     count += wrong
-                    for row, fault in reported[: _TOLD - len(listed)]:
+                    for row, fault in reported[: _REPORTED - len(listed)]:
                         error = self._fault(batch, rows, first, row, fault, partitions)
                         listed.append((base + first + row, error))
                     if self._turn.due():

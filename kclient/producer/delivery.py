@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
     from kclient.record import _cython as cython
 
-_TOLD_AT_ONCE = 5000
+_NOTIFIED_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one iteration of the loop."""
 _CALLED_AT_ONCE = 50
 """Callbacks, and steps of tasks, in one callback of the loop: scheduling each costs as much again
@@ -106,7 +106,7 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
 
 def callback_iterations(count: int) -> int:
     """Return the loop iterations within which a settled batch of ``count`` calls its callbacks."""
-    return 1 + count // _TOLD_AT_ONCE
+    return 1 + count // _NOTIFIED_AT_ONCE
 
 
 class SettledHost:
@@ -222,15 +222,15 @@ class BatchOutcome:
         loop = self.host.loop
         group: list[Delivery] = []
         count = 0
-        for delivery in waiting[:_TOLD_AT_ONCE]:
+        for delivery in waiting[:_NOTIFIED_AT_ONCE]:
             group.append(delivery)
             count += delivery._listener_count()
             if count >= _CALLED_AT_ONCE:
                 _call_them(loop, group, count)
                 group, count = [], 0
         _call_them(loop, group, count)
-        if len(waiting) > _TOLD_AT_ONCE:
-            loop.call_soon(self._notify, waiting[_TOLD_AT_ONCE:])
+        if len(waiting) > _NOTIFIED_AT_ONCE:
+            loop.call_soon(self._notify, waiting[_NOTIFIED_AT_ONCE:])
 
     def _note_waiting(self, delivery: Delivery) -> None:
         if self._waiting is None:

@@ -73,7 +73,7 @@ _MAYBE_WRITTEN_WHILE_REPLICATING = frozenset(
 logger = logging.getLogger("kclient.producer")
 _SOON = Backoff(0.01, 0.16)
 """Back-off while a newly elected leader doesn't know of its election yet."""
-_NOBODY_ASKED, _TOLD_SOON = 4, 8
+_NOBODY_ASKED, _REPORTED_SOON = 4, 8
 """Attempts after which metadata is refreshed, since a broker that denies to be the leader may be
 right, and after which the normal back-off applies."""
 _code_of = itemgetter(0)
@@ -254,7 +254,7 @@ class ProduceResponseHandler:
 
     def _will_lead(self, batch: ProducerBatch, response: PartitionResponse) -> bool:
         """Return whether the broker was just elected (KIP-951 hints) and doesn't know it yet."""
-        if response.hint is None or batch.attempts_here > _TOLD_SOON:
+        if response.hint is None or batch.attempts_here > _REPORTED_SOON:
             return False
         queue = batch.queue
         known = self._metadata.view.leader_epoch(queue.topic, queue.index)

@@ -164,7 +164,7 @@ class Sender:
         self._refusals = 0
         self._ask_again_at = 0.0
         self._turn = 0
-        self._network.add_ready_listener(self._space)
+        self._network.add_ready_listener(self._node_ready)
         self._metadata.add_listener(self._metadata_changed)
 
     def check(self) -> None:
@@ -395,7 +395,7 @@ class Sender:
         if waiting or self._accumulator.ready or not self._config.linger:
             self.wake()
 
-    def _space(self, node_id: int, lane: Lane) -> None:
+    def _node_ready(self, node_id: int, lane: Lane) -> None:
         if lane is not _PRODUCE:
             return
         if self._acks == 0 and not self._network.is_connected(node_id, lane):

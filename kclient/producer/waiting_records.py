@@ -147,25 +147,25 @@ class WaitingRecords:
         count: Records of ``send`` that wait for memory.
         size: Their bytes.
         claimed: Bytes that records waiting for metadata will need, their overhead included.
-        space_emptied: Called when the last record has left the queue for memory.
+        memory_queue_emptied: Called when the last record has left the queue for memory.
     """
 
     def __init__(self, max_count: int, budget: MemoryBudget) -> None:
         self.count = 0
         self.size = 0
         self.claimed = 0
-        self.space_emptied: Callable[[], object] = lambda: None
+        self.memory_queue_emptied: Callable[[], object] = lambda: None
         self._budget = budget
         self._max_count = max_count
         self._max_bytes = budget.limit // _PARKED_SHARE
         self._memory = budget.limit
-        self._space: Line = OrderedDict()
+        self._memory_queue: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._begun: dict[str, float] = {}
         self._partitions: dict[TopicPartition, Line] = {}
         self._deadlines: DeadlineQueue[WaitingRecord] = DeadlineQueue(_is_waiting)
 
-    def check_space_line(self, size: int, why: str) -> None:
+    def check_memory_queue(self, size: int, why: str) -> None:
         """Raise BufferFull if no further record of ``size`` bytes may wait for memory.
 
         The first one is accepted whatever its size.
@@ -199,7 +199,7 @@ class WaitingRecords:
 
     def wait_for_space(self, record: WaitingRecord) -> None:
         """Put a new record at the end of the queue for memory."""
-        self._enter(record, self._space)
+        self._enter(record, self._memory_queue)
 
     def wait_for_topic(self, record: WaitingRecord, now: float) -> None:
         """Put a new record at the end of its topic's queue."""
@@ -231,15 +231,15 @@ class WaitingRecords:
 
     def _go(self, queue: Line | None) -> None:
         for record in queue or ():
-            record.line = self._space
-            self._space[record] = None
+            record.line = self._memory_queue
+            self._memory_queue[record] = None
             if record.waiter is None:
                 self._count(record, queue, -1)
-                self._count(record, self._space, 1)
+                self._count(record, self._memory_queue, 1)
 
     def next_for_memory(self) -> WaitingRecord | None:
         """Return the first record of the queue for memory; None if it is empty."""
-        return next(iter(self._space), None)
+        return next(iter(self._memory_queue), None)
 
     def unknown_topics(self) -> list[str]:
         """Return the topics with a queue."""
@@ -269,7 +269,7 @@ class WaitingRecords:
 
     def all_waiting(self) -> list[WaitingRecord]:
         """Return all waiting records, queue by queue."""
-        queues = (self._space, *self._topics.values(), *self._partitions.values())
+        queues = (self._memory_queue, *self._topics.values(), *self._partitions.values())
         return [record for queue in queues for record in queue]
 
     def pop_due(self, now: float) -> WaitingRecord | None:
@@ -289,13 +289,13 @@ class WaitingRecords:
         if queue is None:
             return
         del queue[record]
-        if not queue and queue is not self._space:
+        if not queue and queue is not self._memory_queue:
             self._ended(record, queue)
         self._budget.waiting -= 1
         if record.waiter is None:
             self._count(record, queue, -1)
-        if not self._space and queue is self._space:
-            self.space_emptied()
+        if not self._memory_queue and queue is self._memory_queue:
+            self.memory_queue_emptied()
 
     def _ended(self, last: WaitingRecord, queue: Line) -> None:
         if self._topics.get(last.topic) is queue:
@@ -313,7 +313,7 @@ class WaitingRecords:
             self._deadlines.push(record.deadline, record)
 
     def _count(self, record: WaitingRecord, queue: object, sign: int) -> None:
-        if queue is self._space:
+        if queue is self._memory_queue:
             self.count += sign
             self.size += sign * record.size
         else:

@@ -142,7 +142,7 @@ def _table_of(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRan
     return {key: VersionRange(low, high) for key, low, high in keys}
 
 
-class UsableVersions(dict[tuple[type[Request], "int | None"], int]):
+class UsableVersions(dict[tuple[type[Request], int | None], int]):
     """The version of each request that one broker is sent, found at its first look-up.
 
     Keys are the request's class, and the highest version that the caller can use; None for no such
@@ -186,7 +186,8 @@ class NodeApiVersions:
     Attributes:
         ranges: API key -> versions.
         node_id: The broker, for error texts; None if unknown.
-        usable: The highest version of a request that both sides support.
+        usable: The highest version that both sides support, by the request's class and the caller's
+            cap, or None; found at the first look-up by ``[]``.
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:

@@ -1,8 +1,8 @@
 """``Batch``: one batch of a fetch response, whose records are taken in portions.
 
-``reader`` creates one for each batch; the consumer checks its CRC and inflates it if needed.
-Nothing is copied before that: a ``Batch`` is a view of the given bytes. ``reader`` has a subclass
-with the same interface for message sets. It must not do I/O or know about positions.
+``message_set`` creates one for each batch; the consumer checks its CRC and inflates it if needed.
+Nothing is copied before that: a ``Batch`` is a view of the given bytes. ``message_set`` has a
+subclass with the same interface for message sets. It must not do I/O or know about positions.
 """
 
 from __future__ import annotations

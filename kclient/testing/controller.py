@@ -2,12 +2,12 @@
 
 For each change it makes the next image, writes it to the quorum under its epoch and sends it to
 all brokers. Once the quorum has refused a write, or while it can't reach the quorum, it changes
-nothing. Used by ``control_plane.py`` and, for requests of
-clients, by the handlers. No waiting, no clock.
+nothing. Used by ``control_plane.py`` and, for requests of clients, by the handlers. No waiting, no
+clock.
 
 The functions at the end are the rules for leaders and ISRs: each takes a partition's facts and
-returns the next ones, the same object if nothing changes. KIP-966's eligible leader replicas
-included: below ``min.insync.replicas`` replicas that leave the ISR stay eligible: they have all
+returns the next ones, the same object if nothing changes. Eligible leader replicas are included
+(KIP-966): below ``min.insync.replicas`` replicas that leave the ISR stay eligible, as they have all
 committed records.
 """
 

@@ -52,7 +52,7 @@ class EventLog:
         self._failed = failed
         self._events: deque[ClusterEvent] = deque(maxlen=limit)
         self._listeners: list[Callable[[ClusterEvent], None]] = []
-        self._untold: deque[ClusterEvent] = deque()
+        self._undelivered: deque[ClusterEvent] = deque()
 
     def __len__(self) -> int:
         return len(self._events)
@@ -156,16 +156,16 @@ class EventLog:
         """
         event = replace(event, at=self._now())
         self._events.append(event)
-        self._untold.append(event)
-        if len(self._untold) > 1:
+        self._undelivered.append(event)
+        if len(self._undelivered) > 1:
             return  # caused by a listener: the outer call delivers it
         try:
-            while self._untold:
+            while self._undelivered:
                 for listener in tuple(self._listeners):
-                    self._notify(listener, self._untold[0])
-                self._untold.popleft()
+                    self._notify(listener, self._undelivered[0])
+                self._undelivered.popleft()
         finally:
-            self._untold.clear()
+            self._undelivered.clear()
 
     def _notify(self, listener: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
         try:

@@ -1,9 +1,9 @@
 """``Quorum``: the state of a controller quorum: broker sessions, one claim, one image.
 
 A broker opens a session when it starts; the first that claims the controllership has it, with an
-epoch one higher than the last, until its session ends or it resigns. Only its holder may write
-the next image: a write of an older epoch is refused, so a controller that was replaced without
-noticing changes nothing. Watchers are notified of sessions and of the claim. This replaces
+epoch one higher than the last, until its session ends or it resigns. Only the claim's holder may
+write the next image: a write of an older epoch is refused, so a controller that was replaced
+without noticing changes nothing. Watchers are notified of sessions and of the claim. This replaces
 KRaft's log, and is the one simplification of the control plane. Listeners (``listen``) get
 ``events``. No waiting, no clock.
 """
@@ -89,7 +89,7 @@ class Quorum:
         self._last_session += 1
         self._sessions[node_id] = self._last_session
         self.notify(BrokerUp(node_id, self._last_session))
-        self._notify(QuorumEvent.SESSION_OPENED, node_id)
+        self._notify_watchers(QuorumEvent.SESSION_OPENED, node_id)
         return self._last_session
 
     def end_session(self, node_id: int, *, expired: bool = False) -> None:
@@ -106,9 +106,9 @@ class Quorum:
         held = self.controller_id == node_id
         if held:
             self._free()
-        self._notify(QuorumEvent.SESSION_ENDED, node_id)
+        self._notify_watchers(QuorumEvent.SESSION_ENDED, node_id)
         if held:
-            self._notify(QuorumEvent.CONTROLLER_LOST, node_id)
+            self._notify_watchers(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def claim(self, node_id: int) -> int | None:
         """Claim; return the epoch, None if another broker holds it or this one has no session."""
@@ -117,14 +117,14 @@ class Quorum:
         self.controller_id = node_id
         self.epoch = epoch = self.epoch + 1
         self.notify(ControllerElected(node_id, epoch))
-        self._notify(QuorumEvent.CONTROLLER_ELECTED, node_id)
+        self._notify_watchers(QuorumEvent.CONTROLLER_ELECTED, node_id)
         return epoch
 
     def resign(self, node_id: int, epoch: int) -> None:
         """Release the claim, if it is still held in that epoch."""
         if self.controller_id == node_id and self.epoch == epoch:
             self._free()
-            self._notify(QuorumEvent.CONTROLLER_LOST, node_id)
+            self._notify_watchers(QuorumEvent.CONTROLLER_LOST, node_id)
 
     def _free(self) -> None:
         lost = ControllerLost(self.controller_id, self.epoch)
@@ -147,6 +147,6 @@ class Quorum:
             self.notify(event)
         return written
 
-    def _notify(self, news: QuorumEvent, node_id: int) -> None:
+    def _notify_watchers(self, news: QuorumEvent, node_id: int) -> None:
         for watcher in tuple(self._watchers):
             watcher(news, node_id)

@@ -86,7 +86,7 @@ class FollowerState:
         else:
             self._end()
 
-    def take_wake(self) -> bool:
+    def take_woken(self) -> bool:
         """Whether it was nudged while no fetch was pending; resets that."""
         nudged, self._nudged = self._nudged, False
         return nudged

@@ -233,7 +233,10 @@ _SIZE = struct.Struct(">i")
 
 
 class LeaderConnection(asyncio.Protocol):
-    """One connection.
+    """One connection to a leader; it shares nothing with clients.
+
+    One request at a time, as a follower needs no more, of any kind; responses come in callbacks, so
+    that a broker needs no task.
 
     Args:
         client_id: The client id that it sends.

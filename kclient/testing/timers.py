@@ -1,6 +1,6 @@
 """Timers of brokers and groups, and the waits of tests.
 
-``Timer`` is one restartable timer; ``DeadlineQueue`` has many deadlines behind one timer.
+``Timer`` is one restartable timer; ``DeadlineQueue`` has the deadlines of groups.
 The coordinator sets one for the earliest deadline and calls ``run`` with the time, so that the
 group rules need no loop; tests call it with any time.
 
@@ -74,7 +74,11 @@ Action: TypeAlias = Callable[[Moment], None]
 
 
 class DeadlineQueue:
-    """Actions by key, each with a time; setting a key again replaces it."""
+    """Actions by key, each with a time; setting a key again replaces it.
+
+    It has no timer: ``next_at`` is when to call ``run``. Replaced entries stay in the heap until
+    they come up, or are too many.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[Key, tuple[float, int, Action]] = {}

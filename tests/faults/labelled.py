@@ -62,10 +62,10 @@ class Book:
         body = _LABEL.pack(number, topic, partition, producer) + filler
         return number, body + _CHECKSUM.pack(zlib.crc32(body))
 
-    def emit(self, number: int, delivery: Any) -> None:
+    def note(self, number: int, delivery: Any) -> None:
         """A delivery is done: note its outcome."""
         if self._fates[number]:
-            self._problem("told twice", f"record {number}")
+            self._problem("settled twice", f"record {number}")
         error = delivery.exception()
         if error is None:
             self._fates[number] = Fate.DELIVERED
@@ -102,7 +102,7 @@ class Book:
         """All was read: find missing records; return how many records had which fate."""
         fates = Counter({fate: self._fates[: self._made].count(fate) for fate in Fate})
         if fates[Fate.PENDING]:
-            self._problem("nobody was told", "some records", fates[Fate.PENDING])
+            self._problem("never settled", "some records", fates[Fate.PENDING])
         for number in range(self._made):
             if self._fates[number] == Fate.DELIVERED and not self._found[number]:
                 self._problem("delivered and missing", f"record {number}")

@@ -37,7 +37,7 @@ def book_of_two() -> tuple[Book, list[bytes]]:
     values = []
     for offset in range(2):
         number, value = book.make(1, 1, 0)
-        book.emit(number, Reported(offset))
+        book.note(number, Reported(offset))
         values.append(value)
     return book, values
 
@@ -80,7 +80,7 @@ def test_failures_must_be_honest() -> None:
     }.items():
         book = Book(["a"], 1)
         number, value = book.make(0, 0, 0)
-        book.emit(number, Reported(error=DeliveryTimedOut("late", maybe_written=maybe)))
+        book.note(number, Reported(error=DeliveryTimedOut("late", maybe_written=maybe)))
         book.read(Found("a", 0, 0, value))
         book.close()
         assert list(book.problems) == kinds
@@ -92,11 +92,11 @@ def test_each_fate_is_reported_once() -> None:
     number, _ = book.make(0, 0, 0)
     book.make(0, 0, 0)
     for _ in range(2):
-        book.emit(number, Reported(error=DeliveryTimedOut("late", maybe_written=False)))
+        book.note(number, Reported(error=DeliveryTimedOut("late", maybe_written=False)))
     assert book.close() == {
         Fate.PENDING: 1,
         Fate.DELIVERED: 0,
         Fate.IN_DOUBT: 0,
         Fate.NOT_WRITTEN: 1,
     }
-    assert book.problems == {"told twice": 1, "nobody was told": 1}
+    assert book.problems == {"settled twice": 1, "never settled": 1}

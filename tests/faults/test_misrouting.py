@@ -93,10 +93,10 @@ async def send_bursts(book: Book, number: int, bootstrap: str, records: int, siz
             if len(ends) > OUTSTANDING and (first := ends.popleft()) is not None:
                 await asyncio.wait([first])
             while waiting and waiting[0][1].done():
-                book.emit(*waiting.popleft())
+                book.note(*waiting.popleft())
         await asyncio.gather(*(delivery for _, delivery in waiting), return_exceptions=True)
         for record, delivery in waiting:
-            book.emit(record, delivery)
+            book.note(record, delivery)
 
 
 async def break_things(proxy: FaultProxy, rng: random.Random, done: Counter[str]) -> None:

@@ -235,7 +235,7 @@ class Run:
         await member.close(self.rng.choice(TIMEOUTS))
         protocol: Any = member._host._protocol
         if protocol.had:
-            self.wrong(f"{worker} is closed and has {protocol.had}, not {protocol.reported[-5:]}")
+            self.wrong(f"{worker} is closed and has {protocol.had}: {protocol.reported[-5:]}")
         if member.assignment is not None:
             self.wrong(f"{worker} is closed and has {member.assignment}")
         with pytest.raises(ClientClosed):

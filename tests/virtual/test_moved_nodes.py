@@ -66,12 +66,12 @@ async def test_a_node_that_moves_from_an_address_that_another_one_probes_is_dial
         client.update_nodes([Node(1, "gone", 9092)])
         waiting = client.send(1, MetadataRequest())
         assert not client.can_send(1, Lane.FETCH)
-        spaces: list[tuple[int, Lane]] = []
-        client.add_ready_listener(lambda node_id, lane: spaces.append((node_id, lane)))
+        ready: list[tuple[int, Lane]] = []
+        client.add_ready_listener(lambda node_id, lane: ready.append((node_id, lane)))
         await asyncio.sleep(0.1)
         assert not probe.done
         client.update_nodes([Node(1, "broker-1", 9092)])
-        assert (1, Lane.FETCH) in spaces
+        assert (1, Lane.FETCH) in ready
         async with asyncio.timeout(0.5):
             await waiting
 
@@ -153,15 +153,15 @@ async def test_a_lane_refused_while_another_dialed_is_notified_after_that_failed
         network().refuse()
         await fails(client, 1)
         await asyncio.sleep(2.0)
-        spaces: list[Lane] = []
-        client.add_ready_listener(lambda node_id, lane: spaces.append(lane))
+        ready: list[Lane] = []
+        client.add_ready_listener(lambda node_id, lane: ready.append(lane))
         probe = client.send(1, MetadataRequest())
         assert not client.can_send(1, Lane.PRODUCE)
         with contextlib.suppress(BrokerUnreachable):
             await probe
-        assert Lane.PRODUCE not in spaces
+        assert Lane.PRODUCE not in ready
         await asyncio.sleep(client.retry_at(1) - asyncio.get_running_loop().time() + 0.01)
-        assert Lane.PRODUCE in spaces
+        assert Lane.PRODUCE in ready
         assert client.can_send(1, Lane.PRODUCE)
 
 
@@ -170,8 +170,8 @@ async def test_a_lane_refused_in_a_back_off_is_notified_of_its_end() -> None:
         client.update_nodes([Node(1, "broker-1", 9092)])
         network().refuse()
         await fails(client, 1)
-        spaces: list[Lane] = []
-        client.add_ready_listener(lambda node_id, lane: spaces.append(lane))
+        ready: list[Lane] = []
+        client.add_ready_listener(lambda node_id, lane: ready.append(lane))
         assert not client.can_send(1, Lane.PRODUCE)
         await asyncio.sleep(1.0)
-        assert Lane.PRODUCE in spaces
+        assert Lane.PRODUCE in ready

@@ -98,7 +98,7 @@ class Wire:
         sent: Batches in the order in which they came from producers, repeats included.
         reported: The responses about them, in order.
         on_sent: Decides on each batch before its request passes.
-        on_told: Decides on each batch's response before it passes.
+        on_reported: Decides on each batch's response before it passes.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -80,13 +80,13 @@ class Writes:
         fate: list[tuple[ErrorCode, Moment]] = []
         later: list[bool] = []
 
-        def reported(code: ErrorCode, then: Moment) -> None:
+        def ended(code: ErrorCode, then: Moment) -> None:
             if later:
                 self._end(waiting, code, then)
             else:
                 fate.append((code, then))
 
-        self._append(write.records, moment, reported)
+        self._append(write.records, moment, ended)
         later.append(True)
         if fate and fate[0][0] is not ErrorCode.NONE:
             self._answer(waiting, *fate[0])

@@ -113,7 +113,7 @@ def _fetch_by_follower(
         asked = wanted()
         return respond(asked, _read_all(call, asked, follower))
 
-    if follower_state.take_wake() or context.session is None or not context.wanted:
+    if follower_state.take_woken() or context.session is None or not context.wanted:
         return attempt()
     while True:
         follower_state.has_grown = False
@@ -125,9 +125,8 @@ def _fetch_by_follower(
         for one in answers:
             if context.session.partitions[one.key].is_behind(one):
                 follower_state.news[one.key] = None
-        if (
-            not follower_state.has_grown
-        ):  # its offsets may have completed a produce, and more followed
+        # The follower's offsets may have completed a produce, and more followed.
+        if not follower_state.has_grown:
             break
     known = context.session.partitions
     for key in [one for one in follower_state.news if one not in known]:

@@ -107,9 +107,9 @@ def _commit(
     )
 
     def fill(codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
-        for entry, reported, code in zip(entries, waiting, codes, strict=True):
+        for entry, answer, code in zip(entries, waiting, codes, strict=True):
             late = call.error_for(entry.topic, entry.partition, after=True)
-            reported.error_code = code if late is None else late
+            answer.error_code = code if late is None else late
         return response
 
     def commit(shard: Shard, moment: Moment, reply: Callable[[OffsetCommitResponse], None]) -> None:

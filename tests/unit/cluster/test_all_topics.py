@@ -241,7 +241,7 @@ class TestRequest:
         assert again.topics == ([] if version == 0 else None)
 
 
-def notifies(names: list[str], delay: float = 0.0) -> Script:
+def listing(names: list[str], delay: float = 0.0) -> Script:
     """Script a cluster of these topics, as they are at the time of the request."""
 
     def script(node: int, request: Request, version: int) -> Answer:
@@ -263,7 +263,7 @@ def lists(network: FakeNetwork) -> int:
 def test_new_and_deleted_topics_are_noticed_by_age_and_on_request() -> None:
     async def main() -> None:
         names = ["t"]
-        network = FakeNetwork(notifies(names))
+        network = FakeNetwork(listing(names))
         updater = make(network, max_age=300.0)
         updater.watch_all()
         async with running(updater):
@@ -285,7 +285,7 @@ def test_new_and_deleted_topics_are_noticed_by_age_and_on_request() -> None:
 def test_a_deleted_topic_that_is_wanted_stays_with_its_error() -> None:
     async def main() -> None:
         names = ["t", "u"]
-        updater = make(FakeNetwork(notifies(names)))
+        updater = make(FakeNetwork(listing(names)))
         updater.watch_all()
         updater.add_topic("t")
         async with running(updater):

@@ -15,7 +15,7 @@ def new_subscription(
     on_change: Callable[[Sequence[PartitionState]], None] = lambda states: None,
     **others: Any,
 ) -> Subscription:
-    """``on_change`` is also called for what is fetched; ``others`` go to ``Subscription``."""
+    """``others`` go to ``Subscription``."""
     defaults: dict[str, Any] = {
         "recall": lambda: None,
         "facts_of": lambda partition: (None, -1),

@@ -77,7 +77,7 @@ def test_a_member_with_an_assignment_reports_the_loss_before_it_joins_again() ->
         assert member.over(TROUBLE)
         assert (member.state, member.generation, member.error) == (S.LOST, None, TROUBLE)
         assert not member.over(TROUBLE)
-        member.reported()
+        member.loss_reported()
         assert (member.state, member.has_assignment) == (S.PREPARING, False)
 
 
@@ -195,7 +195,7 @@ class AnyOrder(RuleBasedStateMachine):
                 member.synced()
                 self.granted = True
             case S.LOST:
-                member.reported()
+                member.loss_reported()
                 self.granted = False
 
     @rule(forget=st.booleans())

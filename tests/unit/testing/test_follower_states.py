@@ -134,10 +134,10 @@ def test_a_nudge_ends_the_wait_or_is_kept_for_the_next_fetch() -> None:
         scene.follower_state.wake()
         await asyncio.sleep(1.0)
         assert scene.answered == [0.0]
-        assert not scene.follower_state.take_wake()
+        assert not scene.follower_state.take_woken()
         scene.follower_state.wake()
-        assert scene.follower_state.take_wake()
-        assert not scene.follower_state.take_wake()
+        assert scene.follower_state.take_woken()
+        assert not scene.follower_state.take_woken()
 
     run_virtually(main())
 
