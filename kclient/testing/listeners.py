@@ -35,7 +35,9 @@ def check_address(host: str, port: int, brokers: int) -> None:
         InvalidArgument: One is not; the text names what is allowed.
     """
     if not isinstance(host, str) or host in WILDCARDS:
-        raise InvalidArgument(f"host={host!r} must be an address that clients can connect to")
+        raise InvalidArgument(
+            f"host={host!r} must be an address that clients can connect to: metadata has it"
+        )
     most = MAX_PORT + 1 - brokers
     if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= most:
         raise InvalidArgument(
