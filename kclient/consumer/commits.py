@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kclient.cluster.core import ClientCore
+    from kclient.consumer.processed_offsets import PolledRecords
+    from kclient.consumer.rebalance import Rebalancer
     from kclient.group.member import Generation
     from kclient.group.offsets import GroupOffsets
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -347,22 +349,16 @@ class AutoCommit:
 
     Args:
         interval: Seconds between two commits.
-        may_commit: Whether the finished offsets are known at the moment.
-        commit: Commits them.
-        want_poll: Has an ``async for`` make such a call soon.
+        rebalancer: Knows what is finished, and commits it.
+        polled_records: Has an ``async for`` make such a call soon.
     """
 
     def __init__(
-        self,
-        interval: float,
-        may_commit: Callable[[], bool],
-        commit: Callable[[], object],
-        want_poll: Callable[[], object],
+        self, interval: float, rebalancer: Rebalancer, polled_records: PolledRecords
     ) -> None:
         self._interval = max(interval, LEAST_COMMIT_INTERVAL)
-        self._may_commit = may_commit
-        self._commit = commit
-        self._want_poll = want_poll
+        self._rebalancer = rebalancer
+        self._polled_records = polled_records
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
 
@@ -382,7 +378,7 @@ class AutoCommit:
         """Commit if that is due: the application made a call."""
         if self._is_due:
             self._is_due = False
-            self._commit()
+            self._rebalancer.commit_finished()
 
     def _arm(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._ring)
@@ -390,7 +386,7 @@ class AutoCommit:
     def _ring(self) -> None:
         self._arm()
         self._is_due = True
-        if self._may_commit():
+        if self._rebalancer.may_commit():
             self.on_poll()
         else:
-            self._want_poll()
+            self._polled_records.poll_wanted = True

@@ -115,12 +115,7 @@ class GroupConsumer:
             rebalancer.topic_subscription,
             rebalancer.callbacks,
         )
-        self.auto_commit = AutoCommit(
-            config.auto_commit_interval,
-            rebalancer.may_commit,
-            rebalancer.commit_finished,
-            polled_records.want_poll,
-        )
+        self.auto_commit = AutoCommit(config.auto_commit_interval, rebalancer, polled_records)
 
     # Life
 

@@ -251,17 +251,17 @@ class Poller:
                 try:
                     self._fill(columns)
                 except MemoryError:
-                    if not columns.row_count:
+                    if not columns.builder.num_rows:
                         raise  # else positions have moved
                 if self._buffer.blocked:
                     self._inflate_blocked()
-                if columns.row_count or not await self._wait(started + timeout):
+                if columns.builder.num_rows or not await self._wait(started + timeout):
                     break
                 self._check()
                 self._polled_records.go_on()
         finally:
             self._polled_records.end()
-        rows = columns.row_count
+        rows = columns.builder.num_rows
         if rows:
             self._polled_records.give()
         try:
@@ -270,7 +270,7 @@ class Poller:
             self._buffer.return_to(columns.begun)
             raise
         self._core.counters.add("consumer.records", rows)
-        self._expected = columns.expected
+        self._expected = columns.builder.expected
         return made
 
     def _fill(self, columns: Columns) -> None:
@@ -446,16 +446,17 @@ class Columns:
     """The records of one ``poll_arrow``.
 
     Args:
-        expected: The attribute of the previous ``Columns``, from the second one on.
+        expected: That of the previous builder, from the second one on.
 
     Raises:
         InvalidConfig: pyarrow is not installed.
 
     Attributes:
         begun: Offset of each partition's first record that was added.
+        builder: Has the columns, and what to expect of the next ones.
     """
 
-    __slots__ = ("_builder", "begun")
+    __slots__ = ("begun", "builder")
 
     def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
         try:
@@ -467,23 +468,13 @@ class Columns:
             ) from error
         from kclient.record.columnar import ColumnBuilder
 
-        self._builder = ColumnBuilder(expected)
+        self.builder = ColumnBuilder(expected)
         self.begun: dict[PartitionState, int] = {}
-
-    @property
-    def expected(self) -> tuple[int, int, int]:
-        """Expected size of the next record batch, judged by the previous ones."""
-        return self._builder.expected
-
-    @property
-    def row_count(self) -> int:
-        """How many records were added."""
-        return self._builder.num_rows
 
     @property
     def is_full(self) -> bool:
         """It holds enough for one record batch."""
-        builder = self._builder
+        builder = self.builder
         return builder.num_rows >= ENOUGH_ROWS or builder.size_bytes >= ENOUGH_BYTES
 
     def add(self, state: PartitionState, batch: Batch, start_offset: int) -> int | None:
@@ -492,7 +483,7 @@ class Columns:
         Returns the offset to continue at, None where there is no space for any.
         """
         topic, partition = state.topic_partition
-        builder = self._builder
+        builder = self.builder
         added = builder.add(batch, topic, partition, start_offset=start_offset, limit=ROWS_PER_STEP)
         if added:
             self.begun.setdefault(state, start_offset)
@@ -502,4 +493,4 @@ class Columns:
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
         """The records that were added, as one record batch."""
-        return self._builder.to_record_batch()
+        return self.builder.to_record_batch()

@@ -111,10 +111,6 @@ class PolledRecords:
         self.poll_wanted = False
         self._came.notify()
 
-    def want_poll(self) -> None:
-        """Have an ``async for`` in the midst of its records make a new poll, too."""
-        self.poll_wanted = True
-
     def go_on(self) -> None:
         """Continue the call: records that were skipped meanwhile were not returned."""
         self.settle()

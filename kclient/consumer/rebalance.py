@@ -436,7 +436,7 @@ class Rebalancer:
         await self._commit_before(deadline, partitions)
         if not self._is_member():
             return  # lost meanwhile, which ``lost`` reports
-        await self.callbacks.revoked(partitions)
+        await self.callbacks.call("on_revoked", partitions)
         self._log.info("partitions given up count=%d", len(partitions))
         self.forget(partitions)
         self._subscription.take_back(partitions)
@@ -454,7 +454,7 @@ class Rebalancer:
             # ``on_assigned`` was not called for these, so ``on_lost`` needn't be.
             self._subscription.take_back([state.topic_partition for state in added])
             return
-        await self.callbacks.assigned([state.topic_partition for state in added])
+        await self.callbacks.call("on_assigned", [state.topic_partition for state in added])
         self._wake()  # it may have raised
         if self._is_member():
             self._subscription.release(added)
@@ -476,7 +476,7 @@ class Rebalancer:
         self.forget(partitions)
         self._lost = partitions if self._polled_records.outstanding else ()
         try:
-            await self.callbacks.lost(partitions)
+            await self.callbacks.call("on_lost", partitions)
         finally:  # a close may cut the callback off, which is not called twice
             self._subscription.take_back(partitions)
             self.topic_subscription.pin("assigned", ())

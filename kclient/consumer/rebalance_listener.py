@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kclient.errors import ConsumerStalled, InvalidArgument, InvalidConfig, some_of
 from kclient.frozen import Frozen, frozen
@@ -106,27 +106,16 @@ class RebalanceListenerInvoker:
         """Call those of ``listener`` from now on."""
         self._listener = listener
 
-    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Call ``on_assigned``.
+    async def call(
+        self,
+        name: Literal["on_assigned", "on_revoked", "on_lost"],
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        """Call the callback of that name, if there is one.
 
         Cancellation: it is cancelled, too, and abandoned where it doesn't end soon.
         """
-        await self._call("on_assigned", self._listener.on_assigned, partitions)
-
-    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Call ``on_revoked``. Cancellation: as there."""
-        await self._call("on_revoked", self._listener.on_revoked, partitions)
-
-    async def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Call ``on_lost``. Cancellation: as there."""
-        await self._call("on_lost", self._listener.on_lost, partitions)
-
-    async def _call(
-        self,
-        name: str,
-        callback: RebalanceCallback | None,
-        partitions: Iterable[TopicPartition],
-    ) -> None:
+        callback: RebalanceCallback | None = getattr(self._listener, name)
         if callback is None:
             return
         self._partitions = ordered = sorted(partitions)

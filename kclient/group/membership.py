@@ -60,6 +60,8 @@ class MembershipHealth(Snapshot, Frozen):
         generation: Of the group; None outside.
         member_id: This member's; None outside.
         instance_id: Its ``group_instance_id``; None for a dynamic member.
+        check_session: Checks at once whether the session is over, as the loop may have stood still
+            until now; ``generation`` has the result. The task notifies the host, as ever.
         is_leader: Whether this member assigns.
         coordinator: The broker that coordinates the group, as text; None while it isn't known.
         last_heartbeat_age: Seconds since the latest heartbeat with a response was sent; None
@@ -127,6 +129,7 @@ class Membership:
             host.protocol_type,
         )
         self._heartbeats = Heartbeats(core, coordinator, self._member, config, self._requests, self)
+        self.check_session = self._heartbeats.check_session
         self._joining = Joining(
             core,
             coordinator,
@@ -270,13 +273,6 @@ class Membership:
         if self._unsaid and self._sends_leave(send_leave):
             await self.send_leave_group(self._farewell, reason, deadline, join_pending=join_pending)
         self._unsaid = False
-
-    def check_session(self) -> None:
-        """Check at once whether the session is over: the loop may have stood still until now.
-
-        ``generation`` has the result. The task notifies the host, as ever.
-        """
-        self._heartbeats.check_session()
 
     def refused(self, error: KafkaError, generation: Generation) -> None:
         """React to a refused commit of ``generation``: it concerns the membership, too."""
