@@ -36,7 +36,7 @@ def check_address(host: str, port: int, brokers: int) -> None:
     """
     if not isinstance(host, str) or host in WILDCARDS:
         raise InvalidArgument(
-            f"host={host!r} must be an address that clients can connect to: metadata has it"
+            f"host={host!r} must be an address that clients connect to, as metadata has it"
         )
     most = MAX_PORT + 1 - brokers
     if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= most:

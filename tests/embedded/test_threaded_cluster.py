@@ -32,7 +32,7 @@ from kclient.testing import (
     RequestLog,
     Tally,
     ThreadedCluster,
-    remote,
+    thread_proxy,
     threaded,
 )
 from kclient.testing.thread_proxy import ThreadProxy
@@ -218,8 +218,8 @@ def test_waiting_for_what_never_comes_ends(
     for wait, text in waits:
         with pytest.raises(RequestTimedOut, match=f"(?s){text}"):
             wait(timeout=0.01)
-    assert remote.WAIT_TIMEOUT == 30.0
-    monkeypatch.setattr(remote, "WAIT_TIMEOUT", 0.01)
+    assert thread_proxy.WAIT_TIMEOUT == 30.0
+    monkeypatch.setattr(thread_proxy, "WAIT_TIMEOUT", 0.01)
     for wait, text in waits:
         with pytest.raises(RequestTimedOut, match=f"(?s){text}"):
             wait()
