@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Literal, TypeAlias, Unpack
+    from typing import Literal, Unpack
 
     import pyarrow
 
@@ -65,11 +65,6 @@ if TYPE_CHECKING:
     from kclient.consumer.rebalance_listener import RebalanceCallback
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
-
-    Committable: TypeAlias = (
-        ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None
-    )
-    """What ``commit`` takes."""
 
 K = TypeVar("K")
 V = TypeVar("V")

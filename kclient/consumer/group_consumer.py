@@ -32,17 +32,22 @@ from kclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
     from kclient.consumer.arguments import GroupOptions
-    from kclient.consumer.consumer import Committable
     from kclient.consumer.processed_offsets import PolledRecords
     from kclient.consumer.rebalance_listener import RebalanceListener
     from kclient.consumer.records import ConsumerRecord
     from kclient.consumer.subscription import Subscription
     from kclient.group.membership import MembershipHealth
     from kclient.types import TopicPartition
+
+    Committable: TypeAlias = (
+        ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    )
+    """What ``commit`` takes."""
 
 logger = logging.getLogger("kclient.consumer")
 

@@ -100,30 +100,27 @@ class NoPositionCheck:
         again: Seconds after which the same error is raised again.
 
     Attributes:
-        has_reported: It keeps partitions for which it has raised.
+        reported: Partitions for which it has raised, with their version and when. Read only.
     """
 
     def __init__(self, subscription: Subscription, again: float) -> None:
         self._subscription = subscription
         self._again = again
-        self._reported: dict[PartitionState, tuple[int, float]] = {}
-        self.has_reported = False
+        self.reported: dict[PartitionState, tuple[int, float]] = {}
 
     def check(self, now: float) -> None:
         """Raise NoPosition where poll has to.
 
-        Not needed while there are partitions, all of them FETCHING, and ``has_reported`` is False.
+        Not needed while there are partitions, all of them FETCHING, and ``reported`` is empty.
         """
         subscription = self._subscription
         if subscription.settled:
-            self._reported.clear()
-            self.has_reported = False
+            self.reported.clear()
             if not (len(subscription) or subscription.topics or subscription.expecting):
                 raise _nothing(grouped=subscription.grouped)
             return
         missing = subscription.without_position()
-        before, self._reported = self._reported, {}
-        self.has_reported = bool(missing)
+        before, self.reported = self.reported, {}
         if not missing:
             return
         waits = any(
@@ -133,9 +130,9 @@ class NoPositionCheck:
         for state in missing:
             position_version, at = before.get(state, (-1, now))
             if waits and position_version == state.position_version and now - at < self._again:
-                self._reported[state] = (position_version, at)
+                self.reported[state] = (position_version, at)
             else:
-                self._reported[state] = (state.position_version, now)
+                self.reported[state] = (state.position_version, now)
                 unreported.append(state)
         if unreported:
             raise _no_position(unreported)

@@ -364,7 +364,7 @@ class Poller:
         if error is not None:
             raise error
         check = self._no_position_check
-        if check.has_reported or not self._subscription.settled or not len(self._subscription):
+        if check.reported or not self._subscription.settled or not len(self._subscription):
             check.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
