@@ -18,6 +18,7 @@ import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from kclient.cluster.coordinator import Coordinator
 from kclient.consumer.commits import Commits
 from kclient.consumer.committed_offsets import CommittedOffsets
 from kclient.consumer.leader_assignment import LeaderAssignment
@@ -26,7 +27,6 @@ from kclient.consumer.topic_subscription import TopicSubscription
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError, ProtocolError
 from kclient.group.assignors import chosen, is_cooperative
 from kclient.group.consumer_protocol import decode_assignment, encode_subscription
-from kclient.group.coordinator import Coordinator
 from kclient.group.member import OUTSIDE, Generation, JoinedMember, MemberProtocol
 from kclient.group.membership import Membership
 from kclient.group.offsets import GroupOffsets

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kclient.cluster.coordinator import Coordinator
 from kclient.cluster.core import CLOSE_TIMEOUT, LAST_MOMENT, AsyncOnly, ClientCore, Health
 from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast
 from kclient.config import Bootstrap, GroupMemberConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, fresh
 from kclient.frozen import Frozen, Snapshot, frozen
-from kclient.group.coordinator import Coordinator
 from kclient.group.membership import Membership, MembershipHealth
 from kclient.group.user_protocol import (
     GroupAssignment,

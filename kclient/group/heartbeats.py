@@ -20,9 +20,9 @@ from kclient.group.member import Generation, HeartbeatTimer, MemberState
 from kclient.network import Lane
 
 if TYPE_CHECKING:
+    from kclient.cluster.coordinator import Coordinator
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
-    from kclient.group.coordinator import Coordinator
     from kclient.group.group_requests import GroupRequests
     from kclient.group.member import Member
     from kclient.group.membership import Membership

@@ -30,8 +30,8 @@ from kclient.protocol.messages.join_group import JoinGroupRequest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from kclient.cluster.coordinator import Coordinator
     from kclient.cluster.core import ClientCore
-    from kclient.group.coordinator import Coordinator
     from kclient.group.group_requests import GroupRequests
     from kclient.group.heartbeats import Heartbeats
     from kclient.group.member import Generation, JoinedMember, Member, MembershipHost

@@ -32,9 +32,9 @@ from kclient.protocol.messages.leave_group import LeaveGroupRequest
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from kclient.cluster.coordinator import Coordinator
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
-    from kclient.group.coordinator import Coordinator
     from kclient.group.member import Generation, MembershipHost
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kclient.cluster.calls import RetryState
+    from kclient.cluster.coordinator import Coordinator
     from kclient.cluster.core import ClientCore
-    from kclient.group.coordinator import Coordinator
     from kclient.group.member import Generation
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -45,7 +45,7 @@ class GroupOffsets:
     def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
         self._core = core
         self._coordinator = coordinator
-        self.group_id = coordinator.group_id
+        self.group_id = coordinator.key
         self.by_name: set[TopicPartition] = set()
 
     async def attempt(

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kclient.cluster.coordinator import Coordinator
 from kclient.cluster.core import ClientCore
 from kclient.config import ConsumerConfig
 from kclient.consumer.commits import Commits
 from kclient.errors import KafkaError
-from kclient.group.coordinator import Coordinator
 from kclient.group.member import OUTSIDE, Generation
 from kclient.group.offsets import GroupOffsets
 from kclient.testing import Cluster

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kclient.cluster.coordinator import Coordinator
 from kclient.cluster.core import ClientCore
 from kclient.config import GroupMemberConfig
 from kclient.errors import KafkaError
-from kclient.group.coordinator import Coordinator
 from kclient.group.member import Generation, JoinedMember, MemberProtocol, MemberState
 from kclient.group.membership import Membership
 from kclient.testing import Cluster

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kclient.broker_errors import GroupAuthorizationFailed
+from kclient.cluster.coordinator import Coordinator
 from kclient.cluster.core import ClientCore
 from kclient.config import GroupMemberConfig
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerUnreachable, ConnectionLost, RequestTimedOut
-from kclient.group.coordinator import Coordinator
 from kclient.group.offsets import GroupOffsets
 from kclient.network import Lane
 from kclient.protocol.messages.heartbeat import HeartbeatRequest

@@ -1,14 +1,15 @@
-"""Coordinator: which broker leads a group, and requests to it.
+"""Coordinator: which broker leads a group or a transactional id, and requests to it.
 
-One per client that uses a group. ``Membership`` and ``GroupOffsets`` send through it; they decide
-whether to repeat a request, and what an error means for a membership. It looks the coordinator up
-at any broker with little load, keeps the result until that broker turns out to be the wrong one or
-unreachable, and has no task.
+One per client and group, or transactional id. Its users send through it; they decide whether to
+repeat a request, and what an error means for them. It looks the coordinator up at any broker with
+little load, keeps the result until that broker turns out to be the wrong one or unreachable, and
+has no task.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -35,25 +36,46 @@ PATIENCE = 3.0
 
 Doubled with each one in a row that doesn't respond."""
 
-_GROUP = 0
+_FIRST_WITH_SEVERAL_KEYS = 4
 _GONE = (ConnectionLost, BrokerUnreachable, RequestTimedOut)
 
 
+class CoordinatorKey(enum.Enum):
+    """What a coordinator coordinates: the value is FindCoordinator's ``key_type``."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    def __str__(self) -> str:
+        return "group" if self is CoordinatorKey.GROUP else "transactional id"
+
+
+_FINDS = {
+    CoordinatorKey.GROUP: "group.coordinator_finds",
+    CoordinatorKey.TRANSACTION: "producer.coordinator_finds",
+}
+
+
 class Coordinator:
-    """The coordinator of one group.
+    """The coordinator of one group or transactional id.
 
     Args:
         core: The client's core.
-        group_id: The group.
+        key: The group's name, or the transactional id.
+        kind: Which of the two.
 
     Attributes:
-        group_id: The same.
+        key: As given.
         node_id: The broker's id; None while it isn't known.
     """
 
-    def __init__(self, core: ClientCore, group_id: str) -> None:
+    def __init__(
+        self, core: ClientCore, key: str, kind: CoordinatorKey = CoordinatorKey.GROUP
+    ) -> None:
         self._core = core
-        self.group_id = group_id
+        self.key = key
+        self._kind = kind
+        self._what = f"{kind} {key}"
         self.node_id: int | None = None
         self._asking: RequestFuture[FindCoordinatorResponse] | None = None
         self._asked: int | None = None
@@ -78,7 +100,8 @@ class Coordinator:
 
         Raises:
             RequestTimedOut: It wasn't found in time; the text has why.
-            GroupAuthorizationFailed, InvalidGroupId, ...: No broker will ever report it.
+            GroupAuthorizationFailed, TransactionalIdAuthorizationFailed, ...: No broker will ever
+                report it.
             ClientClosed, BackgroundTaskDied: The client ended meanwhile.
 
         Cancellation: leaves nothing behind.
@@ -86,9 +109,7 @@ class Coordinator:
         if self.node_id is not None:
             return self.node_id
         left = deadline - self._core.clock.now()
-        retry_state = self._core.calls.retry_state(
-            f"FindCoordinator for group {self.group_id}", left
-        )
+        retry_state = self._core.calls.retry_state(f"FindCoordinator for {self._what}", left)
         while True:
             version = self._core.metadata.view.version
             try:
@@ -117,7 +138,7 @@ class Coordinator:
         if self.node_id is None:
             self._core.metadata.apply_address(found)
             self.node_id = found.node_id
-            self._core.counters.add("group.coordinator_finds")
+            self._core.counters.add(_FINDS[self._kind])
         return found.node_id
 
     def _named_in(self, response: FindCoordinatorResponse, asked: int | None) -> Broker:
@@ -126,7 +147,7 @@ class Coordinator:
         if found.error_code:
             raise broker_error(
                 found.error_code,
-                f"FindCoordinator for group {self.group_id} failed",
+                f"FindCoordinator for {self._what} failed",
                 broker_message=found.error_message or None,
                 node_id=asked,
             )
@@ -152,9 +173,10 @@ class Coordinator:
         return self._asking
 
     def _question(self, version: int) -> FindCoordinatorRequest:
-        if version >= 4:
-            return FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[self.group_id])
-        return FindCoordinatorRequest(key=self.group_id, key_type=_GROUP)
+        key_type = self._kind.value
+        if version >= _FIRST_WITH_SEVERAL_KEYS:
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[self.key])
+        return FindCoordinatorRequest(key=self.key, key_type=key_type)
 
     async def confirm(self, node_id: int, limit: float) -> None:
         """Have the coordinator itself confirm its role, and believe its response.
@@ -174,7 +196,7 @@ class Coordinator:
             )
             leader = self._named_in(response, node_id).node_id
             if leader != node_id:
-                why = f"group {self.group_id} has moved to broker {leader}"
+                why = f"{self._what} has moved to broker {leader}"
                 raise ConnectionLost(why, node_id=node_id)
         except KafkaError as error:
             self.lost(node_id, error)
@@ -198,8 +220,8 @@ class Coordinator:
         for request in [held for held, at in self._held.items() if at == node_id]:
             del self._held[request]
             failure = ConnectionLost(
-                f"{self._core.calls.name_of(node_id)} was given up as coordinator of group "
-                f"{self.group_id} while it owed an answer: {error}",
+                f"{self._core.calls.name_of(node_id)} was given up as coordinator of "
+                f"{self._what} while it owed an answer: {error}",
                 node_id=node_id,
             )
             failure.__cause__ = error
