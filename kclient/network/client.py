@@ -20,12 +20,13 @@ from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node, NodeSt
 from kclient.network.reporter import Reporter
 from kclient.network.requests import PendingRequest, RequestFuture
 from kclient.network.selector import Selector
+from kclient.protocol.api_versions import NO_FEATURES
 from kclient.protocol.message import Request
 
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
@@ -330,6 +331,21 @@ class NetworkClient:
         if node_connection is None or node_connection.channel is None:
             return 0.0
         return max(0.0, node_connection.channel.connection.throttled_until - self.clock.now())
+
+    def finalized_features(self) -> tuple[Mapping[str, int], int]:
+        """The cluster's finalized features (KIP-584) and their epoch, as far as is known.
+
+        Returns:
+            Levels by name, from the connected broker with the highest epoch; none and -1 where no
+            broker reports any.
+        """
+        found: tuple[Mapping[str, int], int] = NO_FEATURES, -1
+        for node_connection in self._connections.values():
+            channel = node_connection.channel
+            versions = channel.connection.versions if channel is not None else None
+            if versions is not None and versions.features_epoch > found[1]:
+                found = versions.features, versions.features_epoch
+        return found
 
     def connection_error(self, node_id: int) -> Exception | None:
         """The latest failure to reach the node, if it wasn't usable since; for texts."""

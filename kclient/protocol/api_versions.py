@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from kclient.errors import NoCommonVersion, ProtocolError
@@ -72,6 +73,10 @@ BEGIN_WITH_THROTTLE_TIME = frozenset({1, 3, 78})
 MAX_THROTTLE_TIME = 300.0
 """Most seconds that one response can throttle the client. Quotas cause seconds, after a great burst
 minutes; the field can hold 24 days, which damaged bytes or a faulty broker must not cause."""
+
+
+NO_FEATURES: Mapping[str, int] = MappingProxyType({})
+"""Finalized features of a cluster that has none, or of a broker that doesn't report any."""
 
 
 class Api(NamedTuple):
@@ -186,13 +191,23 @@ class NodeApiVersions:
     Attributes:
         ranges: API key -> versions.
         node_id: The broker, for error texts; None if unknown.
+        features: The level of each feature that the cluster has finalized (KIP-584).
+        features_epoch: Rises with each change of them; -1 where the broker reports none.
         usable: The highest version that both sides support, by the request's class and the caller's
             cap, or None; found at the first look-up by ``[]``.
     """
 
-    def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:
+    def __init__(
+        self,
+        ranges: Mapping[int, VersionRange],
+        node_id: int | None = None,
+        features: Mapping[str, int] = NO_FEATURES,
+        features_epoch: int = -1,
+    ) -> None:
         self.ranges = ranges
         self.node_id = node_id
+        self.features = features
+        self.features_epoch = features_epoch
         self.usable = UsableVersions(ranges, node_id)
 
     @classmethod
@@ -201,7 +216,8 @@ class NodeApiVersions:
         keys = [(key.api_key, key.min_version, key.max_version) for key in response.api_keys]
         # A table that is too large for a real broker must not be cached for the whole process.
         table = _table_of if len(keys) <= _MOST_APIS else _table_of.__wrapped__
-        return cls(table(tuple(keys)), node_id)
+        features = {one.name: one.max_version_level for one in response.finalized_features}
+        return cls(table(tuple(keys)), node_id, features, response.finalized_features_epoch)
 
 
 def should_client_throttle(api_key: int, version: int) -> bool:
