@@ -23,26 +23,37 @@ _NAMES = {
     "kclient.errors": (
         *("BackgroundTaskDied", "BootstrapFailed", "BrokerError", "BrokerInvalidConfig"),
         *("BrokerUnreachable", "BufferFull", "ClientClosed", "ClientError", "CodecUnavailable"),
-        *("CommitFailed", "ConnectionLost", "ConsumerStalled", "CorruptRecord"),
-        *("DecompressionFailed", "DeliveryTimedOut", "DeserializationFailed", "FencedInstanceId"),
-        *("FlushFailed", "GroupAuthorizationFailed", "GroupMaxSizeReached", "HandlerFailed"),
-        *("InconsistentGroupProtocol", "InvalidArgument", "InvalidConfig", "InvalidFrame"),
-        *("InvalidPartitions", "InvalidReplicaAssignment", "InvalidReplicationFactor"),
-        *("InvalidSessionTimeout", "InvalidTopic", "KafkaError", "LeaderNotAvailable"),
-        *("LogTruncated", "MaxPollExceeded", "MetadataTimedOut", "NoCommonVersion", "NoPosition"),
-        *("OffsetError", "OffsetOutOfRange", "PolicyViolation", "ProtocolError"),
+        *("CommitFailed", "CommitOutcomeUnknown", "ConnectionLost", "ConsumerStalled"),
+        *("CorruptRecord", "DecompressionFailed", "DeliveryTimedOut", "DeserializationFailed"),
+        *("FencedInstanceId", "FlushFailed", "GroupAuthorizationFailed", "GroupMaxSizeReached"),
+        *("HandlerFailed", "IllegalGeneration", "InconsistentGroupProtocol", "InvalidArgument"),
+        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidReplicaAssignment"),
+        *("InvalidReplicationFactor", "InvalidSessionTimeout", "InvalidTopic"),
+        *("InvalidTransactionTimeout", "KafkaError", "LeaderNotAvailable", "LogTruncated"),
+        *("MaxPollExceeded", "MetadataTimedOut", "NoCommonVersion", "NoPosition", "OffsetError"),
+        *("OffsetOutOfRange", "PolicyViolation", "ProducerFenced", "ProtocolError"),
         *("RecordTooLarge", "RequestTimedOut", "RowsNotDelivered", "RowsRejected"),
         *("SerializationFailed", "TopicAlreadyExists", "TopicAuthorizationFailed"),
-        *("TopicDeletionDisabled", "UnknownTopicId", "UnknownTopicOrPartition", "WrongContext"),
+        *("TopicDeletionDisabled", "TransactionAborted", "TransactionalIdAuthorizationFailed"),
+        *("UnknownMemberId", "UnknownTopicId", "UnknownTopicOrPartition", "WrongContext"),
+        "WrongTransactionState",
     ),
     "kclient.group.group_member": ("GroupMember",),
     "kclient.group.member": ("JoinedMember",),
     "kclient.group.user_protocol": ("GroupAssignment", "GroupProtocol"),
+    "kclient.process": ("process",),
     "kclient.producer": ("Delivery", "Outgoing", "Producer"),
+    "kclient.producer.transaction_manager": ("Transaction",),
     "kclient.record": ("Record",),
     "kclient.security": ("Security",),
     "kclient.types": (
-        *("IsolationLevel", "OffsetAndMetadata", "OffsetAndTimestamp", "OffsetSpec"),
+        *(
+            "GroupMetadata",
+            "IsolationLevel",
+            "OffsetAndMetadata",
+            "OffsetAndTimestamp",
+            "OffsetSpec",
+        ),
         *("RecordMetadata", "TimestampType", "TopicPartition"),
     ),
 }
@@ -82,6 +93,7 @@ if TYPE_CHECKING:
     from kclient.errors import ClientError as ClientError
     from kclient.errors import CodecUnavailable as CodecUnavailable
     from kclient.errors import CommitFailed as CommitFailed
+    from kclient.errors import CommitOutcomeUnknown as CommitOutcomeUnknown
     from kclient.errors import ConnectionLost as ConnectionLost
     from kclient.errors import ConsumerStalled as ConsumerStalled
     from kclient.errors import CorruptRecord as CorruptRecord
@@ -93,6 +105,7 @@ if TYPE_CHECKING:
     from kclient.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
     from kclient.errors import GroupMaxSizeReached as GroupMaxSizeReached
     from kclient.errors import HandlerFailed as HandlerFailed
+    from kclient.errors import IllegalGeneration as IllegalGeneration
     from kclient.errors import InconsistentGroupProtocol as InconsistentGroupProtocol
     from kclient.errors import InvalidArgument as InvalidArgument
     from kclient.errors import InvalidConfig as InvalidConfig
@@ -102,6 +115,7 @@ if TYPE_CHECKING:
     from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
     from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
     from kclient.errors import InvalidTopic as InvalidTopic
+    from kclient.errors import InvalidTransactionTimeout as InvalidTransactionTimeout
     from kclient.errors import KafkaError as KafkaError
     from kclient.errors import LeaderNotAvailable as LeaderNotAvailable
     from kclient.errors import LogTruncated as LogTruncated
@@ -112,6 +126,7 @@ if TYPE_CHECKING:
     from kclient.errors import OffsetError as OffsetError
     from kclient.errors import OffsetOutOfRange as OffsetOutOfRange
     from kclient.errors import PolicyViolation as PolicyViolation
+    from kclient.errors import ProducerFenced as ProducerFenced
     from kclient.errors import ProtocolError as ProtocolError
     from kclient.errors import RecordTooLarge as RecordTooLarge
     from kclient.errors import RequestTimedOut as RequestTimedOut
@@ -121,18 +136,27 @@ if TYPE_CHECKING:
     from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
     from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
     from kclient.errors import TopicDeletionDisabled as TopicDeletionDisabled
+    from kclient.errors import TransactionAborted as TransactionAborted
+    from kclient.errors import (
+        TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,
+    )
+    from kclient.errors import UnknownMemberId as UnknownMemberId
     from kclient.errors import UnknownTopicId as UnknownTopicId
     from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
     from kclient.errors import WrongContext as WrongContext
+    from kclient.errors import WrongTransactionState as WrongTransactionState
     from kclient.group.group_member import GroupMember as GroupMember
     from kclient.group.member import JoinedMember as JoinedMember
     from kclient.group.user_protocol import GroupAssignment as GroupAssignment
     from kclient.group.user_protocol import GroupProtocol as GroupProtocol
+    from kclient.process import process as process
     from kclient.producer import Delivery as Delivery
     from kclient.producer import Outgoing as Outgoing
     from kclient.producer import Producer as Producer
+    from kclient.producer.transaction_manager import Transaction as Transaction
     from kclient.record import Record as Record
     from kclient.security import Security as Security
+    from kclient.types import GroupMetadata as GroupMetadata
     from kclient.types import IsolationLevel as IsolationLevel
     from kclient.types import OffsetAndMetadata as OffsetAndMetadata
     from kclient.types import OffsetAndTimestamp as OffsetAndTimestamp

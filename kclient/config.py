@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kclient.durations import IN_SECONDS
+from kclient.durations import IN_SECONDS, MAX_SECONDS
 from kclient.errors import InvalidConfig
 from kclient.security import Security
 from kclient.settings import (
@@ -269,6 +269,13 @@ class ProducerConfig(CommonConfig):
     )
     transactional_id: str | None = setting(
         None, optional_text, "Name of this producer's transactions.", "transactional.id"
+    )
+    transaction_timeout: float = setting(
+        60.0,
+        seconds(0.001, MAX_SECONDS),
+        "Seconds after which the coordinator aborts a transaction that is still open; at most "
+        "`transaction.max.timeout.ms` of the brokers, 900 s by default.",
+        "transaction.timeout.ms",
     )
     linger: float = setting(
         0.005, seconds(0.0, 4.0), "Seconds to wait for more records for a batch.", "linger.ms"

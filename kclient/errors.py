@@ -36,6 +36,9 @@
         ├── MaxPollExceeded                            left the group, as poll came too late
         ├── ConsumerStalled                            a partition is read, but gets no answers
         ├── HandlerFailed                              a handler of ``run`` failed for good
+        ├── WrongTransactionState (RuntimeError)       sent outside a transaction, nested, ...
+        ├── TransactionAborted                         it can't be committed; begin a new one
+        ├── CommitOutcomeUnknown    (TimeoutError)     commit() had no answer yet: call it again
         └── FlushFailed                                some of what was flushed was not delivered
             └── RowsNotDelivered                       likewise, of the rows of a table
 
@@ -362,6 +365,31 @@ class DeliveryTimedOut(ClientError, TimeoutError):
     It was retried for all of that time, so it isn't ``retriable``: sending it again later may
     succeed, and where ``maybe_written`` is False it can't write it twice.
     """
+
+
+class WrongTransactionState(ClientError, RuntimeError):
+    """A call that the state of the producer's transaction doesn't allow; nothing was changed."""
+
+
+class TransactionAborted(ClientError):
+    """A transaction can't be committed, or was not: the cause says why. None of it is visible.
+
+    What it read and wrote can be done again in a new transaction, so it is ``retriable``; the
+    consumer that it read from must go back first (``kclient.process`` does that).
+    """
+
+    retriable = True
+    hint = "abort it, have the consumer go back, and do it again in a new transaction"
+
+
+class CommitOutcomeUnknown(ClientError, TimeoutError):
+    """The coordinator didn't answer a commit in time: it may be committed, or will be.
+
+    It goes on in the background. Only ``commit()`` again, or the next ``begin()``, tells how it
+    ended; it can't be aborted any more.
+    """
+
+    hint = "call commit() again, until it has an outcome"
 
 
 class MetadataTimedOut(ClientError, TimeoutError):

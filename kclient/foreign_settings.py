@@ -255,8 +255,8 @@ TABLE: dict[str, Counterpart] = {
     "topics": Counterpart(
         "topics", 'arguments of their own, Consumer(bootstrap, "orders", "refunds")'
     ),
-    "transaction_*": Counterpart(None, "transactions are not in this release"),
-    "transactional_id": Counterpart("transactional_id", "transactions are not in this release"),
+    "transaction_timeout_ms": Counterpart("transaction_timeout"),
+    "transactional_id": Counterpart("transactional_id"),
     "value_deserializer": Counterpart("value_deserializer", "a callable(topic, data)"),
     "value_serializer": Counterpart("value_serializer", "a callable(topic, data)"),
 }

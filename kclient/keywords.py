@@ -51,6 +51,7 @@ class ProducerSettings(CommonSettings, total=False):
     acks: Literal["all", -1, 0, 1]
     idempotence: bool
     transactional_id: str | None
+    transaction_timeout: float
     linger: float
     batch_size: int
     buffer_memory: int

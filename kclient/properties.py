@@ -100,7 +100,8 @@ _CALLBACKS = {
 OF_THE_PRODUCER = {
     *("acks", "batch_size", "buffer_memory", "compression", "compression_level"),
     *("delivery_timeout", "idempotence", "key_serializer", "linger", "max_block"),
-    *("max_request_size", "partitioner", "transactional_id", "value_serializer"),
+    *("max_request_size", "partitioner", "transaction_timeout", "transactional_id"),
+    "value_serializer",
 }
 """Our settings and arguments that no other client has, but for the next table."""
 _OWNERS = {

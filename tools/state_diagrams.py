@@ -14,17 +14,18 @@ from typing import Any
 from kclient.consumer import fetch_session, partition_state
 from kclient.group import member
 from kclient.network import connection
-from kclient.producer import batch_states, idempotence
+from kclient.producer import batch_states, idempotence, transactions
 from kclient.testing.groups import classic_group
 
 Table = Mapping[Any, Mapping[Any, Any]]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "states.md"
-GUIDE = DOCS / "consumers.md"
-"""Has the picture of a member, which is filled in here."""
 PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.M | re.S)
 MEMBER = "A member of a classic group"
+TRANSACTION = "A producer's transaction"
+GUIDES = {DOCS / "consumers.md": MEMBER, DOCS / "transactions.md": TRANSACTION}
+"""Guides, each with the picture of a machine, which is filled in here."""
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection.py", connection.TRANSITIONS),
     "A batch": ("kclient/producer/batch_states.py", batch_states.TRANSITIONS),
@@ -36,6 +37,7 @@ MACHINES: dict[str, tuple[str, Table]] = {
         "kclient/producer/idempotence.py",
         idempotence.SEQUENCE_TRANSITIONS,
     ),
+    TRANSACTION: ("kclient/producer/transactions.py", transactions.TRANSITIONS),
     "An assigned partition": ("kclient/consumer/partition_state.py", partition_state.TRANSITIONS),
     MEMBER: ("kclient/group/member.py", member.TRANSITIONS),
     "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
@@ -56,10 +58,10 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def guide(text: str) -> str:
-    """The guide with the picture replaced by the table's."""
-    lines = ["stateDiagram-v2", *_arrows(MACHINES[MEMBER][1]), ""]
-    return PICTURE.sub("\n".join(lines), text, count=1)
+def guide(path: Path) -> str:
+    """The text of a guide with the picture replaced by that of its table."""
+    lines = ["stateDiagram-v2", *_arrows(MACHINES[GUIDES[path]][1]), ""]
+    return PICTURE.sub("\n".join(lines), path.read_text(encoding="utf-8"), count=1)
 
 
 def _arrows(table: Table) -> list[str]:
@@ -77,7 +79,7 @@ def _states(table: Table) -> list[str]:
 
 def main() -> int:
     """Write the page, or compare it."""
-    pages = {PAGE: page(), GUIDE: guide(GUIDE.read_text(encoding="utf-8"))}
+    pages = {PAGE: page(), **{path: guide(path) for path in GUIDES}}
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

@@ -446,6 +446,16 @@ class Consumer(AsyncOnly, Generic[K, V]):
             generation.instance_id,
         )
 
+    def offsets_to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets that ``commit()`` would store now: for a transaction that commits them.
+
+        Raises:
+            CommitFailed: Partitions whose records were returned were lost to another member, or
+                may have been, as this one is not in the group at the moment.
+            InvalidConfig: The consumer has no group.
+        """
+        return self._group().offsets_for_transaction(in_run=self._engine.handlers is not None)
+
     async def commit(
         self,
         what: ConsumerRecord[Any, Any]
@@ -578,6 +588,11 @@ class Consumer(AsyncOnly, Generic[K, V]):
         """Read nothing any more. Same as ``assign([])``."""
         self._engine.core.check_usable()
         self._engine.assign((), "unassign")
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its settings."""
+        return self._config
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -266,6 +266,24 @@ class GroupConsumer:
                 self.rebalancer.processed.on_explicit_commit(partition)
         return offsets, at_least
 
+    def offsets_for_transaction(self, *, in_run: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets after the finished records, for this member alone to commit.
+
+        Without a generation beside them, the coordinator would take them from anybody.
+
+        Raises:
+            CommitFailed: Partitions with finished records were, or may have been, lost.
+        """
+        offsets = self._finished(in_run)
+        if offsets and not self.rebalancer.holds():
+            raise CommitFailed(
+                f"{len(offsets)} partitions may have another owner: this consumer is not a member "
+                f"of group {self.group_id!r} at the moment",
+                partitions=tuple(offsets),
+                hint="abort the transaction, and poll again",
+            )
+        return offsets
+
     def _finished(self, in_run: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         rebalancer = self.rebalancer
         rebalancer.check_loss()

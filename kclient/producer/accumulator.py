@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.producer.delivery import DeliveryHost
     from kclient.producer.outgoing import Content
+    from kclient.producer.transactions import Transactions
 
 NO_LEADER = -1
 
@@ -133,6 +134,7 @@ class Accumulator:
         rng: Source of the sticky partitioner's choices.
         wake: Called when the sender has work, with a time if that is later: at most once per
             batch.
+        transactions: What the batches are parts of; None without a transactional id.
     """
 
     def __init__(
@@ -141,7 +143,9 @@ class Accumulator:
         host: DeliveryHost,
         rng: random.Random,
         wake: Callable[..., None],
+        transactions: Transactions | None = None,
     ) -> None:
+        self.transactions = transactions
         self.topics: dict[str, TopicQueues] = {}
         self._retired: dict[str, TopicQueues] = {}
         self._batch_size = min(config.batch_size, config.buffer_memory)
@@ -227,7 +231,12 @@ class Accumulator:
         timestamp, key, value, headers, size = content
         again = bool(self._spare) and 2 * queue.filled > self._batch_size
         memory = self._spare.pop() if again else None
-        builder = BatchBuilder(queue.batch_limit, expected=queue.filled, memory=memory)
+        builder = BatchBuilder(
+            queue.batch_limit,
+            expected=queue.filled,
+            memory=memory,
+            transactional=self.transactions is not None,
+        )
         index = builder.put(timestamp, key, value, headers)
         if queue.open is not None:
             self.seal(queue)

@@ -91,7 +91,9 @@ class Admission:
         serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
         partitioner: Partitioner | None,
     ) -> None:
-        self.waiting_records = WaitingRecords(config.max_parked, accumulator.budget)
+        self.waiting_records = WaitingRecords(
+            config.max_parked, accumulator.budget, accumulator.transactions
+        )
         self.log: logging.Logger | ClientLog = logger
         self._accumulator = accumulator
         self._known = accumulator.topics

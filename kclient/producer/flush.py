@@ -206,6 +206,16 @@ class Flusher:
         earlier.merge(wait.tally)
         return earlier.failure()
 
+    async def settle(self) -> None:
+        """Send without linger, and return once everything that is pending now is settled.
+
+        Failures are those of its transaction, which notes them itself.
+
+        Cancellation: stops only the wait.
+        """
+        _, wait = self._begin()
+        await self.until_settled(wait)
+
     async def until_settled(self, wait: FlushWait) -> None:
         """Return once nothing of ``wait`` is pending.
 

@@ -33,11 +33,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kclient.errors import InvalidConfig
 from kclient.transitions import step
 
 if TYPE_CHECKING:
-    from kclient.config import ProducerConfig
     from kclient.errors import KafkaError
 
 MAX_EPOCH = 32767
@@ -104,6 +102,11 @@ class ProducerIdentity:
         self.error = None
         self.current = ProducerIdAndEpoch(producer_id, epoch)
 
+    def replaced(self, identity: ProducerIdAndEpoch) -> None:
+        """Set the identity that the coordinator gave in place of the present one."""
+        self._apply(IdentityEvent.BUMP)
+        self.current = identity
+
     def refused(self, error: KafkaError) -> None:
         """Note that the cluster refused an identity with a permanent error."""
         self._apply(IdentityEvent.REFUSE)
@@ -162,14 +165,3 @@ SEQUENCE_TRANSITIONS: dict[SequenceState, dict[SequenceEvent, SequenceState]] = 
     },
     _Q.BROKEN: {_R.GIVE_UP: _Q.BROKEN, _R.BREAK: _Q.BROKEN, _R.RENEW: _Q.STEADY},
 }
-
-
-def refuse_transactions(config: ProducerConfig) -> None:
-    """Raise InvalidConfig if ``config`` asks for transactions."""
-    if config.transactional_id is not None:
-        raise InvalidConfig(
-            f"transactional_id={config.transactional_id!r}: transactions are not in this release",
-            hint="without it retries of an idempotent producer write no duplicates; but what is "
-            "read, processed and written again after a crash is written twice: have readers "
-            "recognise it",
-        )

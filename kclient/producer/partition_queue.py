@@ -324,6 +324,17 @@ class PartitionQueue:
             self.sealed.appendleft(batch)
         self._retrying = 0
 
+    def leave_transaction(self) -> None:
+        """Send nothing more until ``adopt`` is called again; the numbers stay. It must be idle."""
+        if self.sequences is not None:
+            self.sequences.identity = None
+
+    def restart_numbers(self) -> None:
+        """Forget the numbers: they belong to an epoch that has ended. It must be idle."""
+        self.sequences = PartitionSequences()
+        self._forgotten = self._log_is_new = False
+        self._doubted_end = 0
+
     def sent(self, batch: ProducerBatch) -> bool:
         """Put ``batch``, from ``next_batch``, in flight; return whether others wait behind it."""
         first_time = batch.state is _SEALED

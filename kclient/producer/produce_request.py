@@ -102,6 +102,8 @@ class BatchRequest:
         timeout_ms: How long the broker may wait for replicas.
         codec: Compression of the batches.
         view: Has the ids of the topics.
+        transactional_id: Of the producer; None without.
+        max_version: The newest version that the protocol of its transactions allows; None for any.
 
     Attributes:
         topics: The batches' topics with their ids, zeros for topics without one.
@@ -120,18 +122,20 @@ class BatchRequest:
         timeout_ms: int,
         codec: Compression,
         view: Cluster,
+        transactional_id: str | None = None,
+        max_version: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.batches = batches
         self.topics: dict[str, bytes] = {}
-        self.max_version: int | None = None
+        self.max_version = max_version
         self.lingered = 0
         for batch in batches:
             self.lingered += batch.linger_over
             topic = batch.queue.topic
             if topic not in self.topics:
                 topic_id = view.topic_id(topic)
-                if topic_id is None:
+                if topic_id is None and max_version is None:
                     self.max_version = FIRST_WITH_TOPIC_IDS - 1
                 self.topics[topic] = topic_id or _NO_ID
         self.encoded = False
@@ -139,6 +143,7 @@ class BatchRequest:
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._codec = codec
+        self._transactional_id = transactional_id
         self._included: dict[ProducerBatch, None] = {}
 
     def message(self, version: int) -> EncodedProduceRequest:
@@ -168,7 +173,9 @@ class BatchRequest:
             if topic is None:
                 topic = topics[name] = TopicBatches(name, self.topics[name], [])
             topic.batches.append(batch.encode())
-        return EncodedProduceRequest(self._acks, self._timeout_ms, list(topics.values()))
+        return EncodedProduceRequest(
+            self._acks, self._timeout_ms, list(topics.values()), self._transactional_id
+        )
 
     def carries(self, batch: ProducerBatch) -> bool:
         """Return whether ``batch`` is in the message that was built."""
@@ -257,8 +264,14 @@ class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
 
     __slots__ = ("topics",)
 
-    def __init__(self, acks: int, timeout_ms: int, topics: list[TopicBatches]) -> None:
-        self.transactional_id = None
+    def __init__(
+        self,
+        acks: int,
+        timeout_ms: int,
+        topics: list[TopicBatches],
+        transactional_id: str | None = None,
+    ) -> None:
+        self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.unknown_tags = None
@@ -282,12 +295,16 @@ class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
     def pieces(self, version: int) -> list[Buffer]:
         """Return the message in ``version`` as pieces to be joined."""
         terms = _TERMS(self.acks, self.timeout_ms)
-        if version >= FIRST_FLEXIBLE:
+        flexible = version >= FIRST_FLEXIBLE
+        if self.transactional_id is not None:
+            start = bytearray()
+            (put_compact_string if flexible else put_string)(start, self.transactional_id)
+            start += terms
+        elif flexible:
             start = bytearray(b"\0" + terms)
-            put_compact_count(start, len(self.topics))
         else:
             start = bytearray((b"\xff\xff" if version >= 3 else b"") + terms)
-            put_count(start, len(self.topics))
+        (put_compact_count if flexible else put_count)(start, len(self.topics))
         pieces: list[Buffer] = [start]
         for topic in self.topics:
             if version >= FIRST_FLEXIBLE:

@@ -91,7 +91,13 @@ class ResponseAction(enum.Enum):
 
 
 def action_for(
-    code: int, record_count: int, *, first: bool, numbered: bool, log_start_known: bool
+    code: int,
+    record_count: int,
+    *,
+    first: bool,
+    numbered: bool,
+    log_start_known: bool,
+    transactional: bool = False,
 ) -> ResponseAction:
     """Return the action for a batch whose response has ``code``.
 
@@ -102,6 +108,8 @@ def action_for(
             already.
         numbered: It carries sequence numbers.
         log_start_known: The response has the start offset of the partition's log.
+        transactional: It is part of a transaction, which must be aborted before its numbers can
+            start over.
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return ResponseAction.COMPLETE
@@ -112,6 +120,8 @@ def action_for(
             return ResponseAction.RETRY  # only because a batch before it is missing in the log
         if code == ErrorCode.UNKNOWN_PRODUCER_ID and not log_start_known:
             return ResponseAction.RETRY
+        if transactional:
+            return ResponseAction.REJECT
         return ResponseAction.NEW_PRODUCER_ID if code in _DISOWNED else ResponseAction.BUMP_EPOCH
     info = TABLE.get(code)
     return ResponseAction.RETRY if info is not None and info.retriable else ResponseAction.REJECT
@@ -146,6 +156,7 @@ class ProduceResponseHandler:
         core: ClientCore,
     ) -> None:
         self._accumulator = accumulator
+        self._transactions = accumulator.transactions
         self.identity = identity
         self._metadata = core.metadata
         self._network = core.network
@@ -227,6 +238,7 @@ class ProduceResponseHandler:
             first=queue.is_first(batch) or queue.is_broken(),
             numbered=batch.sequence >= 0,
             log_start_known=response.log_start_offset >= 0,
+            transactional=self._transactions is not None,
         )
         if action is ResponseAction.COMPLETE:
             self._written(batch, response, now)
@@ -437,6 +449,8 @@ class ProduceResponseHandler:
         """Fail deliveries and notify flushes; the batch itself may still await its response."""
         outcome = batch.outcome
         if not outcome.done:
+            if self._transactions is not None:
+                self._transactions.batch_failed(error, numbered=batch.sequence >= 0)
             error.maybe_written = batch.maybe_written
             self.largest = max(self.largest, outcome.count)
             outcome.reported = any(wait.listening for wait in batch.flushes or ())

@@ -15,13 +15,13 @@ from kclient.clock import wall_ns_of
 from kclient.cluster.core import AsyncOnly, ClientCore
 from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
-from kclient.errors import ClientClosed, FlushFailed, fresh
+from kclient.errors import ClientClosed, FlushFailed, InvalidConfig, fresh
 from kclient.hooks import require_callable, require_method
 from kclient.producer._compiled import SendMethods, WhenFull
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.admission import Admission
 from kclient.producer.flush import Flusher, UnseenFailures
-from kclient.producer.idempotence import IdentityState, ProducerIdentity, refuse_transactions
+from kclient.producer.idempotence import IdentityState, ProducerIdentity
 from kclient.producer.produce_response import ProduceResponseHandler
 from kclient.producer.send_many import SendMany, new_yield_timer, until_appended, yield_to_loop
 from kclient.producer.sender import Sender, SenderWakeup
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from kclient.producer.health import ProducerHealth
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
     from kclient.producer.send_many import BulkSend
+    from kclient.producer.transaction_manager import Transaction, TransactionManager
+    from kclient.producer.transaction_requests import TransactionRequests
+    from kclient.producer.transactions import Transactions
 
 logger = logging.getLogger("kclient.producer")
 
@@ -147,51 +150,41 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         dialer: Dialer | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        given = self._config = ProducerConfig.of(config, {"bootstrap": bootstrap, **settings})
-        refuse_transactions(self._config)
-        key_serializer = given.key_serializer if key_serializer is None else key_serializer
-        value_serializer = given.value_serializer if value_serializer is None else value_serializer
+        config = self._config = ProducerConfig.of(config, {"bootstrap": bootstrap, **settings})
+        key_serializer = config.key_serializer if key_serializer is None else key_serializer
+        value_serializer = config.value_serializer if value_serializer is None else value_serializer
         require_callable("key_serializer", key_serializer)
         require_callable("value_serializer", value_serializer)
-        self._serializers = (key_serializer, value_serializer)
+        self._serializers = serializers = (key_serializer, value_serializer)
         if partitioner is not None:
             require_method("partitioner", partitioner, "partition", "topic, key, partition_count")
-        self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
-        self._failures = UnseenFailures(core.counters)
+        self._core = core = ClientCore(config, observers=observers, dialer=dialer)
+        self._failures = failures = UnseenFailures(core.counters)
         wakeup = SenderWakeup()
-        self._accumulator = Accumulator(self._config, self._failures, core.rng, wakeup.wake)
-        self._admission = Admission(
-            self._config,
-            self._accumulator,
-            self._failures,
-            core.clock,
-            core.metadata,
-            self._serializers,
-            partitioner,
+        self._identity = identity = ProducerIdentity()
+        transactions, requests = self._new_transactions()
+        self._accumulator = accumulator = Accumulator(
+            config, failures, core.rng, wakeup.wake, transactions
         )
-        self._admission.log = self._failures.log = core.hooks.log(logger)
-        self._identity = ProducerIdentity()
-        self._response_handler = ProduceResponseHandler(
-            self._config, self._accumulator, self._identity, core
+        self._admission = admission = Admission(
+            config, accumulator, failures, core.clock, core.metadata, serializers, partitioner
         )
-        self._flusher = Flusher(
-            self._accumulator, self._admission, self._response_handler, self._failures, core.clock
+        admission.log = failures.log = core.hooks.log(logger)
+        self._response_handler = response_handler = ProduceResponseHandler(
+            config, accumulator, identity, core
         )
+        self._flusher = Flusher(accumulator, admission, response_handler, failures, core.clock)
         self._sender = Sender(
-            core,
-            self._config,
-            wakeup,
-            self._accumulator,
-            self._admission,
-            self._identity,
-            self._response_handler,
+            core, config, wakeup, accumulator, admission, identity, response_handler, requests
         )
         self._sender.check()
-        self._appender = self._admission.appender
-        self._turn = new_yield_timer(self._accumulator.budget)
-        self._put = self._admission.put
-        self._check = core.check_usable
-        self._no_space = WhenFull.RAISE if self._config.max_block == 0.0 else self._new_waiter
+        self._transactions = self._new_manager(transactions, requests)
+        self._appender = admission.appender
+        self._turn = new_yield_timer(accumulator.budget)
+        self._put = admission.put
+        self._check_usable = core.check_usable
+        self._check = core.check_usable if transactions is None else self._check_sending
+        self._no_space = WhenFull.RAISE if config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
         self._add_gauges()
@@ -204,9 +197,15 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     async def start(self) -> None:
         """Connect, fetch the cluster's metadata, and start sending. ``async with`` calls it.
 
+        With a ``transactional_id``, earlier producers of that id are fenced from now on, and a
+        transaction that they left open is aborted.
+
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
                 This client is closed then: make a new client to try again.
+            RequestTimedOut: No coordinator gave the ``transactional_id`` an identity within
+                ``api_timeout``; closed, too, as with the next one.
+            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout: It refuses.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the producer counts as closed.
@@ -221,15 +220,23 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._turn = new_yield_timer(self._accumulator.budget)
         await self._core.start()
         self._core.add_failure_listener(self._failed)
-        self._appender.open(self._failures.loop, wall_ns_of(self._core.clock))
+        if self._transactions is None:
+            self._appender.open(self._failures.loop, wall_ns_of(self._core.clock))
+        else:
+            try:
+                await self._transactions.initialize(self._config.api_timeout)
+            except BaseException:
+                await self._core.close(_LAST_STAGE)
+                raise
         self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush what was sent, then close. Calling it twice, or before ``start``, is allowed.
 
-        From the call on no more records are accepted, and ``enqueue`` calls that wait for memory
-        raise ClientClosed. Records that aren't acknowledged within ``timeout`` fail with
-        ClientClosed, whose ``maybe_written`` is True if they may nevertheless be in the log.
+        A transaction that is open is aborted; one that is being committed is waited for. From the
+        call on no more records are accepted, and ``enqueue`` calls that wait for memory raise
+        ClientClosed. Records that aren't acknowledged within ``timeout`` fail with ClientClosed,
+        whose ``maybe_written`` is True if they may nevertheless be in the log.
 
         Args:
             timeout: Seconds for the flush; closing connections may take one more. Of several
@@ -467,7 +474,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
             await producer.flush()
         """
-        self._check()
+        self._check_usable()
         failure = await self._flusher.flush()
         if failure is not None:
             raise failure
@@ -490,10 +497,32 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
             print(len(await producer.partitions_for("flights")))
         """
-        self._check()
+        self._check_usable()
         name = check_topic_name(topic)
         found = await self._core.metadata.wait_for_topic(name, self._config.api_timeout)
         return found.partitions
+
+    def transaction(self) -> Transaction[K, V]:
+        """Return a new transaction, for ``async with`` or ``begin``.
+
+        Raises:
+            InvalidConfig: The producer has no ``transactional_id``.
+
+        Example::
+
+            async with producer.transaction() as txn:
+                txn.send("audited", b"value")
+                await txn.commit_offsets(consumer)
+        """
+        if self._transactions is None:
+            raise InvalidConfig(
+                "transaction() needs a transactional_id: a name that this producer has, and no "
+                "other one that runs at the same time",
+                hint='Producer(..., transactional_id="audit-1")',
+            )
+        from kclient.producer.transaction_manager import Transaction
+
+        return Transaction(self, self._transactions)
 
     # Metrics and health.
 
@@ -545,6 +574,34 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
     # Internals.
 
+    def _new_transactions(self) -> tuple[Transactions | None, TransactionRequests | None]:
+        name = self._config.transactional_id
+        if name is None:
+            return None, None
+        from kclient.producer.transaction_requests import TransactionRequests
+        from kclient.producer.transactions import Transactions
+
+        transactions = Transactions(name, self._identity)
+        return transactions, TransactionRequests(self._core, self._config, transactions)
+
+    def _new_manager(
+        self, transactions: Transactions | None, requests: TransactionRequests | None
+    ) -> TransactionManager | None:
+        if transactions is None or requests is None:
+            return None
+        from kclient.producer.transaction_manager import TransactionManager
+
+        return TransactionManager(
+            self._core,
+            self._config,
+            transactions,
+            self._identity,
+            requests,
+            self._sender,
+            self._flusher,
+            self._admission,
+        )
+
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge
         gauge("producer.buffered_bytes", lambda: float(self._accumulator.budget.used))
@@ -577,6 +634,11 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._appender.close()
         self._flusher.give_up(error)
 
+    def _check_sending(self) -> None:
+        self._check_usable()
+        if self._accumulator.transactions is not None:
+            self._accumulator.transactions.check_sending()
+
     def _unfit_to_relay(self, *, running: bool) -> str | None:
         """Return why a consumer can't relay stored records with this producer; None if it can."""
         name = self._core.name
@@ -594,8 +656,10 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
     async def _close(self) -> FlushFailed | None:
         """Flush, then close everything. If it is interrupted, it is run again and continues."""
-        self._check = self._closed
+        self._check = self._check_usable = self._closed
         self._appender.close()
+        if self._transactions is not None:
+            await self._transactions.close(self._closing.time_left)
         await self._flusher.close(self._closing)
         if self._task is not None:
             await self._core.stop(self._task)

@@ -2,17 +2,20 @@
 
 One task per producer. It sleeps until a batch is ready, a deadline passes or a response arrives.
 ``partition_queue`` decides what may be sent, ``produce_response`` what a response means. The sender
-also requests the producer id. Nothing here happens per record.
+also requests the producer id, adds partitions to the open transaction, and drops what a failed one
+has not sent. Nothing here happens per record.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
+from kclient.broker_errors import OutOfOrderSequenceNumber
 from kclient.cluster.calls import AnyNode
 from kclient.errors import (
     BrokerError,
@@ -20,10 +23,12 @@ from kclient.errors import (
     KafkaError,
     NoCommonVersion,
     ProtocolError,
+    RequestTimedOut,
 )
 from kclient.network import Capacity, Lane
 from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.batch_compression import BatchCompressor
+from kclient.producer.batch_states import UNDER_WAY
 from kclient.producer.idempotence import IdentityState, ProducerIdAndEpoch
 from kclient.producer.produce_request import BatchRequest, EncodedProduceRequest
 from kclient.protocol.messages.init_producer_id import (
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
     from kclient.producer.admission import Admission
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.produce_response import ProduceResponseHandler
+    from kclient.producer.transaction_requests import TransactionRequests
+    from kclient.producer.transactions import Transactions
 
 logger = logging.getLogger("kclient.producer")
 
@@ -126,7 +133,8 @@ class Sender:
     """Sends the batches of one producer.
 
     Tasks: ``run``, spawned by the producer's ``start`` and stopped by its ``close``;
-    ``identify``, spawned whenever a producer id is needed; it ends when one is granted or refused.
+    ``identify``, spawned whenever a producer id is needed; it ends when one is granted or refused;
+    ``add-partitions`` while the coordinator of a transaction is sent partitions.
     """
 
     def __init__(
@@ -138,6 +146,7 @@ class Sender:
         admission: Admission,
         identity: ProducerIdentity,
         response_handler: ProduceResponseHandler,
+        transaction_requests: TransactionRequests | None = None,
     ) -> None:
         self.in_flight: dict[int, int] = {}
         """Requests in flight by node id."""
@@ -154,6 +163,10 @@ class Sender:
         self._admission = admission
         self._identity = identity
         self._response_handler = response_handler
+        self._transactions = accumulator.transactions
+        self._transaction_requests = transaction_requests
+        self._adding = False
+        self._drained: asyncio.Future[None] | None = None
         self._acks = _ACKS[config.acks]
         self._compressor = BatchCompressor(
             Compression.parse(config.compression), config.compression_level, self._compressed
@@ -173,7 +186,7 @@ class Sender:
 
     async def run(self) -> None:
         """Send ready batches until cancelled."""
-        if self._config.idempotence:
+        if self._config.idempotence and self._transactions is None:
             self._request_identity()
         loop, wakeup = asyncio.get_running_loop(), self._wakeup
         try:
@@ -232,6 +245,11 @@ class Sender:
             nodes.sort()  # entries come and go: in dict order the rotation would not be fair
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
+        if self._transactions is not None and self._transactions.drops_records:
+            self._drop(self._transactions.reason)
+        if self._drained is not None and self._is_drained():
+            self._drained.set_result(None)
+            self._drained = None
         left = _SENT_AT_ONCE  # of very many batches some are sent now, the others in the next step
         for node_id in nodes:
             left -= self._serve(node_id, now, left)
@@ -239,6 +257,42 @@ class Sender:
                 self._turn += 1
                 self.wake()
                 break
+
+    def _drop(self, error: KafkaError) -> None:
+        """Fail what was not sent of a transaction that won't be committed, or must be sent again.
+
+        What is in flight stays, as the broker may write it; if there is much else, some of it is
+        dropped in the next step.
+        """
+        self._admission.appender.close()
+        left = _EXPIRED_AT_ONCE
+        for _ in self._admission.fail_waiting(error):
+            left -= 1
+            if left <= 0:
+                self.wake()
+                return
+        for queue in list(self._accumulator.busy):
+            queue.seal_open()
+            for batch in (*queue.sealed, *queue.outstanding):
+                if batch.state not in UNDER_WAY:
+                    left -= batch.outcome.count + _BATCH_COST
+                    self._response_handler.give_up(batch, error)
+            if left <= 0:
+                self.wake()
+                return
+
+    def _is_drained(self) -> bool:
+        return not (self._accumulator.busy or self._accumulator.budget.waiting or self._adding)
+
+    async def drain(self) -> None:
+        """Return once no record is pending, no response awaited, and no partition being added.
+
+        Cancellation: leaves nothing behind.
+        """
+        while not self._is_drained():
+            self._drained = drained = asyncio.get_running_loop().create_future()
+            self.wake()
+            await drained
 
     def _expire(self, now: float) -> None:
         """Fail batches past their deadline; if they are very many, some in the next step."""
@@ -353,6 +407,8 @@ class Sender:
             int(self._config.request_timeout * 1000),
             self._compressor.codec,
             self._metadata.view,
+            self._config.transactional_id,
+            None if self._transactions is None else self._transactions.last_produce_version,
         )
         for batch in batches:
             batch.request = request
@@ -392,7 +448,8 @@ class Sender:
         if waiting:
             self._admission.admit()
         # Without linger, the application may send the next record before the sender runs.
-        if waiting or self._accumulator.ready or not self._config.linger:
+        ready = waiting or self._accumulator.ready or not self._config.linger
+        if ready or self._drained is not None:
             self.wake()
 
     def _node_ready(self, node_id: int, lane: Lane) -> None:
@@ -444,6 +501,8 @@ class Sender:
 
     def _identify_queue(self, queue: PartitionQueue) -> bool:
         """Give ``queue`` an identity to number batches with; False if it must wait for one."""
+        if self._transactions is not None:
+            return self._join_transaction(queue, self._transactions)
         identity = self._identity
         sequences = queue.sequences
         if identity.state is IdentityState.READY and sequences is not None:
@@ -457,6 +516,49 @@ class Sender:
         self._nameless[queue] = None
         self._request_identity()
         return False
+
+    def _join_transaction(self, queue: PartitionQueue, transactions: Transactions) -> bool:
+        """Make ``queue`` a part of the open transaction; False if it must be added to it first."""
+        sequences = queue.sequences
+        if sequences is None or sequences.identity is not None:
+            error = OutOfOrderSequenceNumber(
+                f"the log of {queue.topic_partition} lost track of this producer, or was replaced",
+                topic_partition=queue.topic_partition,
+            )
+            transactions.batch_failed(error, numbered=True)
+            self.wake()
+        elif transactions.join(queue):
+            return True
+        else:
+            self._nameless[queue] = None
+            if not self._adding:
+                self._adding = True
+                self._core.spawn(self._add_partitions(transactions), "add-partitions")
+        self._accumulator.unmark(queue)
+        return False
+
+    async def _add_partitions(self, transactions: Transactions) -> None:
+        """Add the partitions that records wait for, until there are no more of them."""
+        requests = self._transaction_requests
+        try:
+            while requests is not None and not transactions.drops_records:
+                partitions = transactions.next_partitions()
+                if not partitions:
+                    break
+                with contextlib.suppress(RequestTimedOut):  # until there is an answer
+                    await requests.add_partitions(
+                        self._identity.current, partitions, self._config.api_timeout
+                    )
+                    transactions.added(partitions)
+                for queue in self._take_nameless():
+                    self._accumulator.mark(queue)
+                self.wake()
+        except KafkaError as error:
+            self._log.debug("partitions could not be added to a transaction: %s", error)
+        finally:
+            self._adding = False
+            self._take_nameless()
+            self.wake()
 
     def _refuse_queue(self, queue: PartitionQueue, error: KafkaError) -> None:
         queue.seal_open()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kclient.producer.delivery import DeliveryHost
     from kclient.producer.flush import FlushWait
     from kclient.producer.outgoing import Content
+    from kclient.producer.transactions import Transactions
 
 _NEVER = float("inf")
 _NOTHING: Content = (0, None, None, NO_HEADERS, 0)
@@ -110,6 +111,9 @@ class WaitingRecord(BatchOutcome):
         self.waiting_records.left(self)
         # enqueue and send_many raise the error themselves; the delivery was not returned yet.
         self.reported = self.waiter is not None
+        transactions = self.waiting_records.transactions
+        if transactions is not None and self.waiter is None:
+            transactions.batch_failed(error, numbered=False)
         for wait in self.flushes or ():
             if self.waiter is not None:
                 wait.settled(0)
@@ -142,15 +146,20 @@ class WaitingRecords:
     Args:
         max_count: Records of ``send`` that may wait for memory.
         budget: The producer's memory budget and counters.
+        transactions: Of the producer; notified of failed records. None without.
 
     Attributes:
         count: Records of ``send`` that wait for memory.
         size: Their bytes.
         claimed: Bytes that records waiting for metadata will need, their overhead included.
+        transactions: As given.
         memory_queue_emptied: Called when the last record has left the queue for memory.
     """
 
-    def __init__(self, max_count: int, budget: MemoryBudget) -> None:
+    def __init__(
+        self, max_count: int, budget: MemoryBudget, transactions: Transactions | None = None
+    ) -> None:
+        self.transactions = transactions
         self.count = 0
         self.size = 0
         self.claimed = 0

@@ -243,13 +243,6 @@ def test_a_slip_in_a_choice_gets_what_was_meant_as_advice(
         config(**settings)
 
 
-def test_the_advice_about_transactions_does_not_promise_them() -> None:
-    with pytest.raises(InvalidConfig, match="transactions are not in this release") as caught:
-        Producer("localhost:9092", transactional_id="a")
-    assert "written twice" in str(caught.value)
-    assert "leave it out" not in str(caught.value)
-
-
 def test_a_choice_that_resembles_none_gets_all_choices_as_advice() -> None:
     with pytest.raises(InvalidConfig) as caught:
         ProducerConfig(compression="brotli")

@@ -46,6 +46,7 @@ ALLOWED = {
     "group": {"protocol", "network", "cluster"},
     "consumer": {"protocol", "record", "network", "cluster", "group"},
     "admin": {"protocol", "record", "network", "cluster"},
+    "process": {"producer", "consumer"},
     "testing": {"protocol", "record"},
     "pytest_plugin": {"testing"},
     "cli": {"testing"},

@@ -23,6 +23,7 @@ USUAL_MS = {
     "connection_setup_timeout_max": (1_000, 30_000),
     "connections_max_idle": (60_000, 540_000),
     "delivery_timeout": (5_000, 120_000),
+    "transaction_timeout": (10_000_000, 900_000_000),
     "fetch_max_wait": (100, 500),
     "heartbeat_interval": (1_000, 3_000),
     "linger": (5, 100),

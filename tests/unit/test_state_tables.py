@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from tools.state_diagrams import GUIDE, MACHINES, PAGE, PICTURE, guide, page
+from tools.state_diagrams import GUIDES, MACHINES, PAGE, PICTURE, guide, page
 
 Table = Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]
 TABLES = [pytest.param(table, id=title) for title, (_, table) in MACHINES.items()]
@@ -54,7 +55,8 @@ def test_the_page_of_diagrams_agrees_with_the_tables() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_the_guide_has_the_picture_of_a_member_from_its_table() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_each_guide_has_its_picture_from_the_table(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     assert PICTURE.search(text)
-    assert text == guide(text)
+    assert text == guide(path)

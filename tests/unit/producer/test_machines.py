@@ -19,12 +19,20 @@ from kclient.producer.idempotence import (
     SequenceEvent,
     SequenceState,
 )
+from kclient.producer.transactions import TRANSITIONS as TRANSACTION_TRANSITIONS
+from kclient.producer.transactions import TransactionEvent, TransactionState
 from kclient.transitions import IllegalTransition, step
 
 TABLES = [
     (TRANSITIONS, BatchState, BatchEvent, BatchState.OPEN),
     (IDENTITY_TRANSITIONS, IdentityState, IdentityEvent, IdentityState.ABSENT),
     (SEQUENCE_TRANSITIONS, SequenceState, SequenceEvent, SequenceState.STEADY),
+    (
+        TRANSACTION_TRANSITIONS,
+        TransactionState,
+        TransactionEvent,
+        TransactionState.UNINITIALIZED,
+    ),
 ]
 
 

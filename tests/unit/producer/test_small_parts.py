@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
-from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed
 from kclient.producer._compiled import StickyPartitioner
 from kclient.producer.deadline_queue import DeadlineQueue
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
-from kclient.producer.idempotence import refuse_transactions
 from kclient.producer.outgoing import (
     Outgoing,
     checked_partition,
@@ -457,9 +455,3 @@ def test_bad_timestamps_are_refused(timestamp: object) -> None:
 def test_bad_partitions_are_refused(partition: object) -> None:
     with pytest.raises(InvalidArgument, match="partition"):
         checked_partition(partition)
-
-
-def test_transactions_are_refused_by_name() -> None:
-    with pytest.raises(InvalidConfig, match=r"audit-1.*not in this release"):
-        refuse_transactions(ProducerConfig(transactional_id="audit-1"))
-    refuse_transactions(ProducerConfig())

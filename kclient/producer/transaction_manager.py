@@ -1,0 +1,515 @@
+"""Transactions as the application begins and ends them; ``Transaction`` is its handle.
+
+``Producer`` has one manager if it has a transactional id. It drives the state machine of
+``transactions``: opens the producer for records, and ends a transaction in a task of its own, so
+that an end that was begun goes on whatever happens to its caller. Requests are
+``transaction_requests``; the sender adds partitions and drops what a failed transaction has not
+sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from kclient.clock import wall_ns_of
+from kclient.durations import call_timeout
+from kclient.errors import (
+    ClientClosed,
+    CommitOutcomeUnknown,
+    InvalidArgument,
+    KafkaError,
+    RequestTimedOut,
+    a_or_an,
+)
+from kclient.producer.transactions import TransactionEvent, TransactionState, aborted
+from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import ProducerConfig
+    from kclient.producer.admission import Admission
+    from kclient.producer.flush import Flusher
+    from kclient.producer.idempotence import ProducerIdentity
+    from kclient.producer.producer import Producer
+    from kclient.producer.sender import Sender
+    from kclient.producer.transaction_requests import TransactionRequests
+    from kclient.producer.transactions import Transactions
+
+logger = logging.getLogger("kclient.producer")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FEATURE = "transaction.version"
+_EXIT_PATIENCE = 5.0
+"""Seconds that a block that raised waits for its abort, which goes on after that."""
+_S, _E = TransactionState, TransactionEvent
+
+
+class OffsetSource(Protocol):
+    """A consumer, as far as a transaction needs it to commit what was read."""
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return its identity in its group."""
+        ...
+
+    def offsets_to_commit(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset to read of each partition that records were returned of."""
+        ...
+
+
+class TransactionManager:
+    """The transactions of one producer.
+
+    Tasks: ``end-transaction`` from the call that ends one until it has ended.
+
+    Args:
+        core: The client's core.
+        config: The producer's.
+        transactions: The state machine.
+        identity: Producer id and epoch.
+        requests: The requests.
+        sender: Sends the records.
+        flusher: Waits for them.
+        admission: Takes them.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        config: ProducerConfig,
+        transactions: Transactions,
+        identity: ProducerIdentity,
+        requests: TransactionRequests,
+        sender: Sender,
+        flusher: Flusher,
+        admission: Admission,
+    ) -> None:
+        self._core = core
+        self._config = config
+        self._log = core.hooks.log(logger)
+        self._transactions = transactions
+        self._identity = identity
+        self._requests = requests
+        self._sender = sender
+        self._flusher = flusher
+        self._appender = admission.appender
+        self._ending: asyncio.Task[Any] | None = None
+        self._committing = False  # what the last end was asked for
+        self._was_aborted = False  # how the last one ended, or is ending
+        self._outcome_pending = False  # of a commit: no caller has it yet
+        self._failure: KafkaError | None = None  # that outcome, if it failed
+        self._closed = False
+
+    # Begin.
+
+    async def initialize(self, timeout: float) -> None:
+        """Get an identity: earlier producers of the id are fenced, and their transaction aborted.
+
+        Raises:
+            RequestTimedOut: The coordinator gave none within ``timeout``; it can be called again.
+            TransactionalIdAuthorizationFailed, ...: It refuses.
+
+        Cancellation: it can be called again.
+        """
+        transactions, identity = self._transactions, self._identity
+        transactions.apply(_E.INITIALIZE)
+        identity.requested()
+        try:
+            granted = await self._requests.initialize(timeout)
+        except BaseException as error:
+            cause = error if isinstance(error, KafkaError) else RequestTimedOut("cancelled")
+            identity.refused(cause)
+            if transactions.state is _S.INITIALIZING:
+                transactions.apply(_E.POSTPONE)
+            raise
+        identity.granted(*granted)
+        self._use_features()
+        transactions.renewed()
+
+    def _use_features(self) -> bool:
+        features, epoch = self._core.network.finalized_features()
+        return self._transactions.use_features(features.get(FEATURE, 0), epoch)
+
+    async def begin(self, timeout: float | None) -> None:
+        """Open a transaction, once the last one has ended."""
+        left = self._deadline(timeout)
+        await self._ended(left)
+        self._raise_outcome()
+        if self._transactions.state is _S.UNINITIALIZED:
+            await self.initialize(left - self._core.clock.now())
+        if self._transactions.state is not _S.READY:
+            raise self._transactions.refusal("begin was called")
+        self._transactions.begin()
+        self._was_aborted = False
+        self._core.counters.add("producer.transactions_begun")
+        self._appender.open(asyncio.get_running_loop(), wall_ns_of(self._core.clock))
+
+    def check_open(self, what: str) -> None:
+        """Raise unless a transaction is open that ``what`` can be a part of."""
+        self._core.check_usable()
+        if self._transactions.state is not _S.IN_TRANSACTION:
+            raise self._transactions.refusal(what)
+
+    async def commit_offsets(
+        self,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None,
+    ) -> None:
+        """Have the end of the open transaction commit ``offsets``."""
+        self.check_open("commit_offsets was called")
+        if not offsets:
+            return
+        seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
+        try:
+            await self._requests.commit_offsets(self._identity.current, group, offsets, seconds)
+        except RequestTimedOut as error:
+            self._transactions.failed(error)
+            raise
+        finally:
+            if self._transactions.drops_records:
+                self._sender.wake()
+
+    # End.
+
+    async def commit(self, timeout: float | None) -> None:
+        """Commit the open transaction, or wait for a commit that goes on already."""
+        left = self._deadline(timeout)
+        transactions = self._transactions
+        if self._ending is None and transactions.state is _S.ABORTABLE_ERROR:
+            self._failure = not_committed(transactions.error)
+            self._end(commit=False)
+        elif self._ending is None and transactions.state in (_S.IN_TRANSACTION, _S.PREPARED):
+            self._outcome_pending = True
+            self._end(commit=True)
+        elif not self._outcome_pending:
+            raise transactions.refusal("commit was called")
+        await self._ended(left)
+        self._raise_outcome()
+
+    def _raise_outcome(self) -> None:
+        """Raise the failure of the last commit, unless a caller has it already."""
+        self._outcome_pending = False
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def abort(self, timeout: float | None) -> None:
+        """Abort the open transaction; nothing happens where it was aborted already."""
+        left = self._deadline(timeout)
+        state = self._transactions.state
+        if self._ending is None and state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
+            self._end(commit=False)
+        elif not self._was_aborted:
+            raise self._transactions.refusal("abort was called")
+        self._failure = None
+        self._outcome_pending = False
+        await self._ended(left)
+
+    async def close(self, timeout: float) -> None:
+        """Abort what is open, or wait for the end of what is ending, for ``timeout`` at most."""
+        self._closed = True
+        if self._ending is None and self._transactions.state in _OPEN:
+            self._end(commit=False)
+        if self._ending is not None:
+            await asyncio.wait([self._ending], timeout=max(0.0, timeout))
+        if self._ending is not None:
+            await self._core.stop(self._ending)
+
+    def _deadline(self, timeout: float | None) -> float:
+        self._core.check_usable()
+        if self._closed:
+            raise ClientClosed("this producer is closed", hint="make a new one")
+        seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
+        return self._core.clock.now() + seconds
+
+    async def _ended(self, deadline: float) -> None:
+        """Wait for the end that is going on; raise the fatal error that it led to, if any.
+
+        Raises:
+            CommitOutcomeUnknown, RequestTimedOut: It goes on still at ``deadline``.
+        """
+        if self._ending is not None:
+            left = deadline - self._core.clock.now()
+            await asyncio.wait([self._ending], timeout=max(0.0, left))
+            self._core.check_usable()
+        if self._ending is not None:
+            what = "commit" if self._committing else "abort"
+            text = (
+                f"no outcome of the {what} yet (transactional_id={self._config.transactional_id!r})"
+            )
+            raise CommitOutcomeUnknown(text) if self._committing else RequestTimedOut(text)
+        if self._transactions.state is _S.FATAL_ERROR:
+            raise self._transactions.refusal("")
+
+    def _end(self, *, commit: bool) -> None:
+        self._appender.close()
+        self._committing, self._was_aborted = commit, not commit
+        self._transactions.apply(_E.COMMIT if commit else _E.ABORT)
+        self._ending = self._core.spawn(self._finish(), "end-transaction")
+
+    async def _finish(self) -> None:
+        """End the transaction, however long that takes, and note how it ended."""
+        transactions = self._transactions
+        try:
+            if transactions.state is _S.COMMITTING:
+                await self._finish_commit()
+            if self._is(_S.ABORTING):
+                await self._sender.drain()
+                await self._send_end(commit=False)
+            while self._is(_S.INITIALIZING):
+                await self._renew()
+        except KafkaError as error:
+            self._log.debug("the end of a transaction failed: %s", error)
+        finally:
+            self._ending = None
+            if self._is(_S.FATAL_ERROR):
+                self._sender.wake()  # to drop what is left
+
+    async def _finish_commit(self) -> None:
+        """Wait for all records, then commit; where a part of it has failed, abort instead."""
+        transactions = self._transactions
+        await self._flusher.settle()
+        if self._is(_S.COMMITTING):
+            await self._send_end(commit=True)
+        if self._is(_S.ABORTABLE_ERROR):
+            self._failure, self._was_aborted = not_committed(transactions.error), True
+            transactions.apply(_E.ABORT)
+
+    def _is(self, state: TransactionState) -> bool:
+        return self._transactions.state is state
+
+    async def _send_end(self, *, commit: bool) -> None:
+        """Send EndTxn until there is a response, unless nothing was added to the transaction."""
+        transactions = self._transactions
+        identity = None
+        if not transactions.is_empty:
+            while True:
+                try:
+                    identity = await self._requests.end(
+                        self._identity.current, self._config.api_timeout, commit=commit
+                    )
+                    break
+                except RequestTimedOut as error:
+                    self._log.warning("a transaction has not ended yet: %s", error)
+                except KafkaError:
+                    if transactions.state is _S.ABORTABLE_ERROR:
+                        return  # it can't be committed
+                    raise
+        if identity is not None:
+            self._identity.replaced(identity)
+        if self._use_features():
+            transactions.must_renew = True  # so that nothing of V1 enters a transaction of V2
+        if transactions.must_renew and not transactions.can_renew:
+            transactions.died(
+                aborted(
+                    transactions.error,
+                    "a transaction was aborted, and brokers before 2.5 can't let this producer "
+                    "begin another one: make a new producer",
+                )
+            )
+            return
+        committed = commit and transactions.error is None
+        self._core.counters.add(
+            "producer.transactions_committed" if committed else "producer.transactions_aborted"
+        )
+        transactions.ended(renewed=identity is not None)
+
+    async def _renew(self) -> None:
+        try:
+            identity = await self._requests.initialize(
+                self._config.api_timeout, self._identity.current
+            )
+        except RequestTimedOut as error:
+            self._log.warning("the epoch could not be raised yet: %s", error)
+            return
+        self._identity.replaced(identity)
+        self._transactions.renewed()
+
+
+def not_committed(cause: KafkaError | None) -> KafkaError:
+    """Return the error of a commit that became an abort."""
+    error = aborted(cause, "the transaction was not committed, but aborted")
+    error.hint = "have the consumer go back, and do it again in a new transaction"
+    return error
+
+
+_OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR})
+
+
+class Transaction(Generic[K, V]):
+    """One transaction: what is sent in it becomes visible together, or not at all (KIP-98).
+
+    ``async with producer.transaction() as txn`` begins it, commits at the end of the block, and
+    aborts if the block raises. Or call ``begin``, ``commit`` and ``abort``. A producer has one
+    transaction at a time.
+
+    Attributes:
+        send, enqueue, enqueue_nowait, send_many, send_arrow: Those of the producer.
+
+    Example::
+
+        async with kclient.Producer("localhost:9092", transactional_id="audit-1") as producer:
+            async with producer.transaction() as txn:
+                txn.send("audited", b"value")
+                await txn.commit_offsets(consumer)
+    """
+
+    def __init__(self, producer: Producer[K, V], manager: TransactionManager) -> None:
+        self._manager = manager
+        self.send = producer.send
+        self.enqueue = producer.enqueue
+        self.enqueue_nowait = producer.enqueue_nowait
+        self.send_many = producer.send_many
+        self.send_arrow = producer.send_arrow
+
+    async def begin(self, *, timeout: float | None = None) -> None:
+        """Begin it, once the end of the producer's last transaction has an outcome.
+
+        Args:
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Raises:
+            WrongTransactionState: Another one is open.
+            TransactionAborted: A commit that was cancelled, or had no outcome in time, has turned
+                out to have failed. Call it again to begin.
+            CommitOutcomeUnknown, RequestTimedOut: The last one has not ended within ``timeout``.
+            ProducerFenced: A newer producer has the same transactional id.
+            ClientClosed, WrongContext, BackgroundTaskDied: The producer can't be used (here).
+
+        Cancellation: nothing is open.
+        """
+        await self._manager.begin(timeout)
+
+    async def commit(self, *, timeout: float | None = None) -> None:
+        """Wait for all that was sent, then commit.
+
+        Args:
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Raises:
+            TransactionAborted: A part of it failed, which is the ``__cause__``: it was aborted.
+            CommitOutcomeUnknown: There was no response in time. Call it again: it can't be aborted.
+            WrongTransactionState: None is open.
+            ProducerFenced: A newer producer has the same transactional id; nothing is committed.
+            ClientClosed, WrongContext, BackgroundTaskDied: The producer can't be used (here).
+
+        Cancellation: the commit goes on. ``commit`` again, or the next ``begin``, waits for it and
+        raises if it failed.
+        """
+        await self._manager.commit(timeout)
+
+    async def abort(self, *, timeout: float | None = None) -> None:
+        """Drop what was not sent yet, and have readers skip the rest.
+
+        Deliveries that had no outcome fail with TransactionAborted. Nothing happens where the
+        transaction was aborted already, as by a ``commit`` that failed.
+
+        Args:
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Raises:
+            RequestTimedOut: There was no response in time. It goes on; the next ``begin`` waits.
+            WrongTransactionState: None is open, or it is being committed.
+            ProducerFenced: A newer producer has the same transactional id, and has aborted it.
+            ClientClosed, WrongContext, BackgroundTaskDied: The producer can't be used (here).
+
+        Cancellation: the abort goes on; the next ``begin`` waits for it.
+        """
+        await self._manager.abort(timeout)
+
+    async def commit_offsets(
+        self,
+        source: OffsetSource | GroupMetadata,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets of a group if, and only if, this transaction commits (KIP-447).
+
+        A member that was replaced meanwhile is fenced by the generation in its metadata.
+
+        Args:
+            source: A consumer in a group, or what its ``group_metadata()`` returned.
+            offsets: The next offset to read, by partition; by default those after the records that
+                the consumer has returned so far.
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Raises:
+            UnknownMemberId, IllegalGeneration, ...: The member is not in the group any more. Here
+                and below the transaction can only be aborted.
+            RequestTimedOut: The coordinators gave no response in time.
+            NoCommonVersion: Brokers before 2.5 can't check the generation; the text has a remedy.
+            InvalidArgument: ``offsets`` are missing, or invalid.
+            WrongTransactionState, TransactionAborted: None is open, or it has failed.
+            ProducerFenced, ClientClosed, ...: As with ``commit``.
+
+        Cancellation: the offsets may be a part of the transaction.
+        """
+        group, checked = _offsets_of(source, offsets)
+        await self._manager.commit_offsets(group, checked, timeout)
+
+    async def __aenter__(self) -> Self:
+        """``begin``. Cancellation: as there."""
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """``commit``; after an error ``abort``, which is waited for 5 s at most, and goes on.
+
+        Cancellation: as with ``commit`` and ``abort``.
+        """
+        if error is None:
+            await self.commit()
+            return
+        try:
+            await self.abort(timeout=_EXIT_PATIENCE)
+        except KafkaError as failure:
+            # The block's own error is the reason why it ended; this one must not hide it.
+            if failure is not error:
+                error.add_note(f"while its transaction was aborted: {failure}")
+
+
+def _offsets_of(
+    source: OffsetSource | GroupMetadata,
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+    if isinstance(source, GroupMetadata):
+        if offsets is None:
+            raise InvalidArgument("commit_offsets needs offsets beside a GroupMetadata")
+        return source, _checked(offsets)
+    if not hasattr(source, "group_metadata") or not hasattr(source, "offsets_to_commit"):
+        raise InvalidArgument(
+            f"commit_offsets got {a_or_an(type(source).__name__)}: a consumer in a group, or a "
+            "GroupMetadata, is needed"
+        )
+    group = source.group_metadata()
+    return group, _checked(source.offsets_to_commit() if offsets is None else offsets)
+
+
+def _checked(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, wanted in offsets.items():
+        if not isinstance(key, TopicPartition):
+            key = TopicPartition(*key)
+        found = OffsetAndMetadata(wanted) if isinstance(wanted, int) else wanted
+        if not isinstance(found, OffsetAndMetadata) or found.offset < 0:
+            raise InvalidArgument(
+                f"offset {wanted!r} of {key} can't be committed: allowed is an int from 0 on, or "
+                "an OffsetAndMetadata"
+            )
+        checked[key] = found
+    return checked
