@@ -1,0 +1,233 @@
+"""``process``: read records, handle them, and write what follows from them, exactly once.
+
+The loop over a consumer and a transactional producer, with the parts that are easily wrong: which
+offsets belong to a transaction, what is fenced by which generation, and where to read on after an
+abort. It uses the public interface of both and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from kclient.broker_errors import IllegalGeneration, RebalanceInProgress, UnknownMemberId
+from kclient.durations import call_timeout
+from kclient.errors import (
+    CommitFailed,
+    CommitOutcomeUnknown,
+    DeliveryTimedOut,
+    InvalidArgument,
+    InvalidConfig,
+    KafkaError,
+    TransactionAborted,
+)
+from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kclient.consumer import Consumer, ConsumerRecord
+    from kclient.producer import Producer
+    from kclient.producer.transaction_manager import Transaction
+
+logger = logging.getLogger("kclient.process")
+
+K = TypeVar("K")
+V = TypeVar("V")
+Handler: TypeAlias = (
+    "Callable[[ConsumerRecord[K, V], Transaction[Any, Any]], Awaitable[object] | object]"
+)
+"""Handles one record: sends what follows from it by ``txn.send``; a plain or coroutine function."""
+
+_POLL = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_MOVED = (CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+
+
+async def process(
+    consumer: Consumer[K, V],
+    producer: Producer[Any, Any],
+    handler: Handler[K, V],
+    *,
+    max_records: int = 1000,
+    max_interval: float = 0.1,
+) -> None:
+    """Handle the records of ``consumer`` in transactions of ``producer``, until it is cancelled.
+
+    Once, and together with the offsets of the records that it follows from: all that the handler
+    sends by ``txn``, for readers with ``isolation_level="read_committed"``. At least once: the
+    handler's calls, and whatever else it does, such as requests to other systems; after an abort or
+    a crash it gets the same records again. A transaction is aborted if a part of it fails, or if
+    partitions moved to another member meanwhile; then the consumer goes back to the committed
+    offsets, and the loop goes on.
+
+    Args:
+        consumer: In a group, subscribed, with ``enable_auto_commit=False``. Nothing else may poll.
+        producer: With a ``transactional_id`` that no other running producer has.
+        handler: Called with each record and the transaction, one record after the other. Deliveries
+            need not be awaited: the commit does that.
+        max_records: Most records of one transaction.
+        max_interval: Seconds for which records are collected, from the first one on. Longer ones
+            cost less, as each transaction takes a few round trips; readers see results later.
+
+    Raises:
+        InvalidConfig: One of the clients can't be used for this; the text says what to set.
+        ProducerFenced, FencedInstanceId, ...: Another process has taken over.
+        KafkaError: What trying again won't help.
+        Exception: What ``handler`` raised; its transaction is aborted, and the consumer is back.
+
+    Cancellation: an open transaction is aborted, and the consumer goes back. A commit that was
+    begun goes on; the next call of ``process`` finds out how it ended.
+
+    Example::
+
+        async def handle(record, txn):
+            txn.send("cancelled", record.value, key=record.key)
+
+        await kclient.process(consumer, producer, handle)
+    """
+    if not callable(handler):
+        raise InvalidArgument(f"handler={handler!r} can't be used: allowed is a callable")
+    if not isinstance(max_records, int) or max_records < 1:
+        raise InvalidArgument(
+            f"max_records={max_records!r} can't be used: allowed is an int from 1"
+        )
+    loop = _Loop(consumer, producer, handler, max_records, call_timeout(max_interval))
+    failures = 0
+    while True:
+        try:
+            await loop.step()
+            failures = 0
+        except KafkaError as error:
+            if not _may_pass(error):
+                raise
+            logger.warning("a transaction is done again: %s", error)
+            await asyncio.sleep(min(_FIRST_PAUSE * 2 ** min(failures, 16), _LONGEST_PAUSE))
+            failures += 1
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether the same records may be handled well in another transaction."""
+    if isinstance(error, TransactionAborted):
+        return error.__cause__ is None or _may_pass(error.__cause__)
+    if not isinstance(error, KafkaError) or error.fatal:
+        return False
+    return error.retriable or isinstance(error, (*_MOVED, DeliveryTimedOut))
+
+
+class _Loop:
+    """The state of one ``process``: where each partition's next transaction begins."""
+
+    def __init__(
+        self,
+        consumer: Consumer[Any, Any],
+        producer: Producer[Any, Any],
+        handler: Handler[Any, Any],
+        max_records: int,
+        max_interval: float,
+    ) -> None:
+        if consumer.config.enable_auto_commit:
+            raise InvalidConfig(
+                "process() commits offsets in its transactions, and so does this consumer outside",
+                hint="Consumer(..., enable_auto_commit=False)",
+            )
+        consumer.group_metadata()  # raises without a group
+        self._consumer = consumer
+        self._handler = handler
+        self._max_records = max_records
+        self._max_interval = max_interval
+        self._txn = producer.transaction()  # raises without a transactional id
+
+    async def step(self) -> None:
+        """Handle one batch of records in one transaction; return also if none came for a while."""
+        records, group = await self._collect()
+        if not records:
+            return
+        txn = self._txn
+        try:
+            await txn.begin()
+        except BaseException:  # maybe it tells of another transaction, of an earlier call
+            await self._rewind(records, self._consumer.assignment)
+            raise
+        try:
+            for record in records:
+                outcome = self._handler(record, txn)
+                if isinstance(outcome, Awaitable):
+                    await outcome
+            await txn.commit_offsets(group, _behind(records))
+        except BaseException:
+            await self._abort_and_rewind(records)
+            raise
+        await self._commit(records)
+
+    async def _commit(self, records: list[ConsumerRecord[Any, Any]]) -> None:
+        while True:
+            try:
+                await self._txn.commit()
+            except CommitOutcomeUnknown as error:
+                logger.warning("%s", error)
+            except KafkaError:
+                await self._rewind(records)
+                raise
+            else:
+                return
+
+    async def _collect(self) -> tuple[list[ConsumerRecord[Any, Any]], GroupMetadata]:
+        """Poll for ``max_interval`` from the first record on; start over after a rebalance.
+
+        Offsets are committed under the generation that their records were read in: a member that
+        lost its partitions since is fenced.
+        """
+        consumer, clock = self._consumer, asyncio.get_running_loop().time
+        records = list(await consumer.poll(max_records=self._max_records, timeout=_POLL))
+        group, until = consumer.group_metadata(), clock() + self._max_interval
+        while records and len(records) < self._max_records and (left := until - clock()) > 0:
+            more = await consumer.poll(max_records=self._max_records - len(records), timeout=left)
+            if consumer.group_metadata() != group:
+                await self._rewind([*records, *more])
+                return [], group
+            records.extend(more)
+        return records, group
+
+    async def _abort_and_rewind(self, records: list[ConsumerRecord[Any, Any]]) -> None:
+        """Abort, and have the consumer go back, also where the caller is being cancelled."""
+        try:
+            await self._txn.abort()
+        except KafkaError as error:
+            logger.debug("the abort of a transaction failed: %s", error)
+        await self._rewind(records)
+
+    async def _rewind(
+        self,
+        records: list[ConsumerRecord[Any, Any]],
+        others: Iterable[TopicPartition] = (),
+    ) -> None:
+        """Have the consumer read ``records`` again, and ``others`` from what is committed.
+
+        Where nothing is committed, from the first of the records; of a partition that went to
+        another member nothing.
+        """
+        consumer, first = self._consumer, dict[TopicPartition, int]()
+        for record in records:
+            first.setdefault(record.topic_partition, record.offset)
+        ours = [one for one in dict.fromkeys([*first, *others]) if one in consumer.assignment]
+        try:
+            committed = await consumer.committed(ours)
+        except KafkaError as error:
+            # Every record of them is in these transactions, so the first is where they began.
+            logger.debug("the committed offsets could not be read: %s", error)
+            committed = dict.fromkeys(ours)
+        for partition in ours:
+            target = committed[partition] or first.get(partition)
+            if target is not None and partition in consumer.assignment:
+                consumer.seek(partition, target)
+
+
+def _behind(
+    records: list[ConsumerRecord[Any, Any]],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offset behind the last record of each partition."""
+    return {
+        record.topic_partition: OffsetAndMetadata(record.offset + 1, record.leader_epoch)
+        for record in records
+    }
