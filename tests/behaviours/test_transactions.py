@@ -16,6 +16,12 @@ COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed
 PATIENCE = 30.0
 
 
+@pytest.fixture(autouse=True)
+def needs_a_coordinator(broker: Any) -> None:
+    if broker.kind == "embedded":
+        pytest.skip("the embedded cluster has no transaction coordinator yet")
+
+
 def new_id() -> str:
     return f"tx-{secrets.token_hex(6)}"
 
@@ -205,7 +211,7 @@ async def test_offsets_are_committed_with_the_transaction(
 
 async def test_offsets_of_a_member_that_left_are_refused(broker, topic, producer, consumer) -> None:
     if broker.version < (2, 5, 0):
-        return  # the test before shows what such brokers can't do
+        pytest.skip("before 2.5 brokers can't check a member's generation")
     source, group = await topic(), f"g-{new_id()}"
     await write(await producer(), source, [b"v"])
     out = await producer(transactional_id=new_id())
