@@ -27,16 +27,16 @@ _NAMES = {
         *("CorruptRecord", "DecompressionFailed", "DeliveryTimedOut", "DeserializationFailed"),
         *("FencedInstanceId", "FlushFailed", "GroupAuthorizationFailed", "GroupMaxSizeReached"),
         *("HandlerFailed", "IllegalGeneration", "InconsistentGroupProtocol", "InvalidArgument"),
-        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidReplicaAssignment"),
-        *("InvalidReplicationFactor", "InvalidSessionTimeout", "InvalidTopic"),
-        *("InvalidTransactionTimeout", "KafkaError", "LeaderNotAvailable", "LogTruncated"),
-        *("MaxPollExceeded", "MetadataTimedOut", "NoCommonVersion", "NoPosition", "OffsetError"),
-        *("OffsetOutOfRange", "PolicyViolation", "ProducerFenced", "ProtocolError"),
-        *("RecordTooLarge", "RequestTimedOut", "RowsNotDelivered", "RowsRejected"),
-        *("SerializationFailed", "TopicAlreadyExists", "TopicAuthorizationFailed"),
-        *("TopicDeletionDisabled", "TransactionAborted", "TransactionalIdAuthorizationFailed"),
-        *("UnknownMemberId", "UnknownTopicId", "UnknownTopicOrPartition", "WrongContext"),
-        "WrongTransactionState",
+        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidProducerIdMapping"),
+        *("InvalidReplicaAssignment", "InvalidReplicationFactor", "InvalidSessionTimeout"),
+        *("InvalidTopic", "InvalidTransactionTimeout", "InvalidTxnState", "KafkaError"),
+        *("LeaderNotAvailable", "LogTruncated", "MaxPollExceeded", "MetadataTimedOut"),
+        *("NoCommonVersion", "NoPosition", "OffsetError", "OffsetOutOfRange", "PolicyViolation"),
+        *("ProducerFenced", "ProtocolError", "RecordTooLarge", "RequestTimedOut"),
+        *("RowsNotDelivered", "RowsRejected", "SerializationFailed", "TopicAlreadyExists"),
+        *("TopicAuthorizationFailed", "TopicDeletionDisabled", "TransactionAborted"),
+        *("TransactionalIdAuthorizationFailed", "UnknownMemberId", "UnknownTopicId"),
+        *("UnknownTopicOrPartition", "WrongContext", "WrongTransactionState"),
     ),
     "kclient.group.group_member": ("GroupMember",),
     "kclient.group.member": ("JoinedMember",),
@@ -47,14 +47,9 @@ _NAMES = {
     "kclient.record": ("Record",),
     "kclient.security": ("Security",),
     "kclient.types": (
-        *(
-            "GroupMetadata",
-            "IsolationLevel",
-            "OffsetAndMetadata",
-            "OffsetAndTimestamp",
-            "OffsetSpec",
-        ),
-        *("RecordMetadata", "TimestampType", "TopicPartition"),
+        *("GroupMetadata", "IsolationLevel", "OffsetAndMetadata", "OffsetAndTimestamp"),
+        *("OffsetSpec", "PreparedTransaction", "RecordMetadata", "TimestampType"),
+        "TopicPartition",
     ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
@@ -111,11 +106,13 @@ if TYPE_CHECKING:
     from kclient.errors import InvalidConfig as InvalidConfig
     from kclient.errors import InvalidFrame as InvalidFrame
     from kclient.errors import InvalidPartitions as InvalidPartitions
+    from kclient.errors import InvalidProducerIdMapping as InvalidProducerIdMapping
     from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
     from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
     from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
     from kclient.errors import InvalidTopic as InvalidTopic
     from kclient.errors import InvalidTransactionTimeout as InvalidTransactionTimeout
+    from kclient.errors import InvalidTxnState as InvalidTxnState
     from kclient.errors import KafkaError as KafkaError
     from kclient.errors import LeaderNotAvailable as LeaderNotAvailable
     from kclient.errors import LogTruncated as LogTruncated
@@ -161,6 +158,7 @@ if TYPE_CHECKING:
     from kclient.types import OffsetAndMetadata as OffsetAndMetadata
     from kclient.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kclient.types import OffsetSpec as OffsetSpec
+    from kclient.types import PreparedTransaction as PreparedTransaction
     from kclient.types import RecordMetadata as RecordMetadata
     from kclient.types import TimestampType as TimestampType
     from kclient.types import TopicPartition as TopicPartition

@@ -110,6 +110,27 @@ class GroupMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction whose records are all written, for another process to end.
+
+    ``Transaction.prepare`` returns it; ``Admin.end_transaction`` takes it. It can be pickled, or
+    kept as its four plain values.
+
+    Attributes:
+        transactional_id: Of the producer that wrote it.
+        producer_id, epoch: The identity that it was written under.
+        protocol: 1 or 2: of the transaction (KIP-890). With 2 its end raises the epoch.
+        is_empty: There is nothing in it, so nothing to end.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    protocol: int
+    is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
     """The answer of an offset lookup.
 

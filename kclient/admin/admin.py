@@ -18,8 +18,13 @@ from kclient.admin.topics import CreatedTopic, DeletedTopic, NewTopic, TopicRef
 from kclient.cluster.core import AsyncOnly, ClientCore, Health, missing_attribute
 from kclient.config import AdminConfig, Bootstrap
 from kclient.durations import call_timeout
-from kclient.errors import KafkaError
-from kclient.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
+from kclient.errors import InvalidArgument, KafkaError, a_or_an
+from kclient.types import (
+    IsolationLevel,
+    OffsetAndTimestamp,
+    PreparedTransaction,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -431,6 +436,44 @@ class Admin(AsyncOnly):
         arguments.check_flag("return_errors", return_errors)
         outcomes = await list_offsets(self._core, chosen, isolation, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
+
+    # Transactions
+
+    async def end_transaction(
+        self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None
+    ) -> None:
+        """Commit or abort a transaction that a producer, of whatever process, has prepared.
+
+        The same call may be repeated, until it has an outcome. A producer that goes on after its
+        transaction was ended here is fenced by the coordinator if the transaction was of protocol
+        V2 (KIP-890), since that raises its epoch: start another one.
+
+        Args:
+            prepared: What ``Transaction.prepare`` returned.
+            commit: False aborts it.
+
+        Raises:
+            ProducerFenced: Another producer has started with its transactional id meanwhile, so it
+                was aborted; or the coordinator did that after ``transaction_timeout``.
+            InvalidTxnState, InvalidProducerIdMapping: It was ended before, the other way.
+            TransactionalIdAuthorizationFailed: The principal may not write under that id.
+
+        Cancellation: it may be ended all the same.
+
+        Example::
+
+            await admin.end_transaction(prepared, commit=True)
+        """
+        from kclient.admin.transactions import end_transaction
+
+        self._core.check_usable()
+        if not isinstance(prepared, PreparedTransaction):
+            raise InvalidArgument(
+                f"{a_or_an(type(prepared).__name__)} can't be ended: a PreparedTransaction is "
+                "needed, as `prepare()` of a transaction returns it"
+            )
+        arguments.check_flag("commit", commit)
+        await end_transaction(self._core, prepared, self._time(timeout), commit=commit)
 
     # Looking at this client
 

@@ -247,7 +247,7 @@ class Sender:
             nodes = nodes[first:] + nodes[:first]
         if self._transactions is not None and self._transactions.drops_records:
             self._drop(self._transactions.reason)
-        if self._drained is not None and self._is_drained():
+        if self._drained is not None and self.is_drained:
             self._drained.set_result(None)
             self._drained = None
         left = _SENT_AT_ONCE  # of very many batches some are sent now, the others in the next step
@@ -281,7 +281,9 @@ class Sender:
                 self.wake()
                 return
 
-    def _is_drained(self) -> bool:
+    @property
+    def is_drained(self) -> bool:
+        """Whether no record is pending, no response awaited, and no partition being added."""
         return not (self._accumulator.busy or self._accumulator.budget.waiting or self._adding)
 
     async def drain(self) -> None:
@@ -289,7 +291,7 @@ class Sender:
 
         Cancellation: leaves nothing behind.
         """
-        while not self._is_drained():
+        while not self.is_drained:
             self._drained = drained = asyncio.get_running_loop().create_future()
             self.wake()
             await drained

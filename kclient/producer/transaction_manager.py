@@ -24,7 +24,12 @@ from kclient.errors import (
     a_or_an,
 )
 from kclient.producer.transactions import TransactionEvent, TransactionState, aborted
-from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kclient.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,6 +181,29 @@ class TransactionManager:
             if self._transactions.drops_records:
                 self._sender.wake()
 
+    async def prepare(self, timeout: float | None) -> PreparedTransaction:
+        """Wait for everything in the open transaction, then take nothing more."""
+        left = self._deadline(timeout)
+        self.check_open("prepare was called")
+        transactions, identity = self._transactions, self._identity.current
+        try:
+            async with asyncio.timeout(max(0.0, left - self._core.clock.now())):
+                while not self._sender.is_drained:
+                    await self._flusher.settle()
+        except TimeoutError:
+            raise RequestTimedOut("not everything was acknowledged in time") from None
+        if transactions.state is not _S.IN_TRANSACTION:
+            raise transactions.refusal("prepare was called")
+        self._appender.close()
+        transactions.apply(_E.PREPARE)
+        return PreparedTransaction(
+            transactions.transactional_id,
+            identity.producer_id,
+            identity.epoch,
+            2 if transactions.v2 else 1,
+            transactions.is_empty,
+        )
+
     # End.
 
     async def commit(self, timeout: float | None) -> None:
@@ -213,7 +241,10 @@ class TransactionManager:
         await self._ended(left)
 
     async def close(self, timeout: float) -> None:
-        """Abort what is open, or wait for the end of what is ending, for ``timeout`` at most."""
+        """Abort what is open, or wait for the end of what is ending, for ``timeout`` at most.
+
+        A prepared transaction stays as it is.
+        """
         self._closed = True
         if self._ending is None and self._transactions.state in _OPEN:
             self._end(commit=False)
@@ -340,7 +371,7 @@ def not_committed(cause: KafkaError | None) -> KafkaError:
     return error
 
 
-_OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR})
+_OPEN = frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR})
 
 
 class Transaction(Generic[K, V]):
@@ -404,6 +435,31 @@ class Transaction(Generic[K, V]):
         raises if it failed.
         """
         await self._manager.commit(timeout)
+
+    async def prepare(self, *, timeout: float | None = None) -> PreparedTransaction:
+        """Wait for all that was sent; another process may end the transaction from then on.
+
+        ``await admin.end_transaction(prepared, commit=True)`` does so, even when this producer was
+        closed or has crashed: ``close`` leaves a prepared transaction open. ``commit`` and
+        ``abort`` of this object are possible, too, but not both ways. What ends it otherwise: the
+        next producer with this transactional id, which aborts it when it starts, and
+        ``transaction_timeout``, after which the coordinator aborts it.
+
+        Args:
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Returns:
+            What the other process needs.
+
+        Raises:
+            TransactionAborted: A part of it failed: it can only be aborted.
+            RequestTimedOut: Not everything was acknowledged in time; it is open still.
+            WrongTransactionState: None is open.
+            ProducerFenced, ClientClosed, WrongContext, BackgroundTaskDied: As with ``commit``.
+
+        Cancellation: it is open still.
+        """
+        return await self._manager.prepare(timeout)
 
     async def abort(self, *, timeout: float | None = None) -> None:
         """Drop what was not sent yet, and have readers skip the rest.

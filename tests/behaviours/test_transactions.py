@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import secrets
 from typing import Any
 
@@ -319,3 +320,53 @@ async def test_send_many_and_send_arrow_are_parts_of_it(broker, topic, producer,
     with pytest.raises(kclient.WrongTransactionState):
         await out.send_arrow(name, pyarrow.record_batch({"value": pyarrow.array([b"x"])}))
     assert await committed_values(consumer, name, 3) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_another_process_may_end_what_was_prepared(
+    broker, topic, producer, consumer, admin, commit: bool
+) -> None:
+    name, transactional_id = await topic(), new_id()
+    out = await producer(transactional_id=transactional_id)
+    txn = out.transaction()
+    await txn.begin()
+    txn.send(name, b"prepared")
+    prepared = pickle.loads(pickle.dumps(await txn.prepare()))
+    with pytest.raises(kclient.WrongTransactionState, match="prepared"):
+        out.send(name, b"late")
+    await out.close()
+    other = await admin()
+    for _ in range(3):  # the same call again, as after a lost response
+        await other.end_transaction(prepared, commit=commit)
+    with pytest.raises(kclient.BrokerError):
+        await other.end_transaction(prepared, commit=not commit)
+    successor = await producer(transactional_id=transactional_id)
+    async with successor.transaction() as following:
+        following.send(name, b"next")
+    expected = [b"next", b"prepared"] if commit else [b"next"]
+    assert await committed_values(consumer, name, len(expected)) == expected
+
+
+async def test_what_was_prepared_may_be_ended_here_or_by_a_successor(
+    broker, topic, producer, consumer, admin
+) -> None:
+    name, transactional_id = await topic(), new_id()
+    out = await producer(transactional_id=transactional_id)
+    async with out.transaction() as txn:
+        await txn.prepare()  # of nothing
+    empty = out.transaction()
+    await empty.begin()
+    await (await admin()).end_transaction(await empty.prepare(), commit=True)
+    await empty.commit()
+    async with out.transaction() as txn:
+        txn.send(name, b"here")
+        await txn.prepare()
+    await txn.begin()
+    txn.send(name, b"left behind")
+    prepared = await txn.prepare()
+    await producer(transactional_id=transactional_id)
+    with pytest.raises(kclient.ProducerFenced):
+        await (await admin()).end_transaction(prepared, commit=True)
+    with pytest.raises(kclient.InvalidArgument, match="PreparedTransaction"):
+        await (await admin()).end_transaction("tx", commit=True)  # type: ignore[arg-type]
+    assert await committed_values(consumer, name, 1) == [b"here"]
