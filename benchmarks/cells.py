@@ -190,6 +190,21 @@ def _others() -> list[Cell]:
             **fixed,
         ),
         Cell(
+            "transactions: one after the other",
+            "transactions",
+            _entries("transactions"),
+            {"linger": 0.0, "warm_up": 100},
+            records={"": 2_000},
+            figure="p50_us",
+            **fixed,
+        ),
+        Cell(
+            "produce in transactions",
+            "produce in transactions",
+            _entries("produce in transactions"),
+            amount=WRITTEN_SHORT,
+        ),
+        Cell(
             "latency: send to received",
             "end to end",
             _entries("end to end"),

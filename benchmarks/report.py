@@ -59,6 +59,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "produce": CPU,
     "consume": CPU,
     "latency": TIMES,
+    "transactions": TIMES,
+    "produce in transactions": CPU,
     "end to end": TIMES,
     "hold reading": HOLD,
     "hold writing": HOLD,

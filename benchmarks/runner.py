@@ -25,7 +25,10 @@ from benchmarks.topics import Topics
 from kclient.errors import KafkaError
 
 RUN_TIMEOUT = 120.0
-WRITING = ("produce", "latency", "end to end", "hold writing")
+WRITING = (
+    *("produce", "latency", "end to end", "hold writing"),
+    *("transactions", "produce in transactions"),
+)
 FEW = 3
 """Rounds of entries without a floor in cells where other entries have one."""
 FEWER = 2
