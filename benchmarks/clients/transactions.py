@@ -21,6 +21,12 @@ SECONDS = 0.1
 _CHUNK = 100
 
 
+def _checked(job: Job, outcome: Outcome, transactions: int, *, records: bool = True) -> Outcome:
+    """Add what the runner checks the topic by."""
+    written = job.records + job.warm_up if records else 0
+    return outcome | {"written": written, "transactions": transactions}
+
+
 def kclient_one(job: Job) -> Outcome:
     """Transactions of one record."""
     return _kclient(job, records=True)
@@ -32,6 +38,8 @@ def kclient_empty(job: Job) -> Outcome:
 
 
 def _kclient(job: Job, *, records: bool) -> Outcome:
+    count = job.records + job.warm_up
+
     async def main() -> Outcome:
         async with _kclient_producer(job) as producer:
             topic = job.topic
@@ -41,7 +49,7 @@ def _kclient(job: Job, *, records: bool) -> Outcome:
                     if records:
                         txn.send(topic, value)
 
-            return await timed(job, one)
+            return _checked(job, await timed(job, one), count, records=records)
 
     return run_on_loop(job, main)
 
@@ -73,7 +81,7 @@ def aiokafka_one(job: Job) -> Outcome:
                 async with producer.transaction():
                     await producer.send(job.topic, value)
 
-            return await timed(job, one)
+            return _checked(job, await timed(job, one), job.records + job.warm_up)
 
     return run_on_loop(job, main)
 
@@ -97,7 +105,8 @@ def _confluent(job: Job, *, records: bool) -> Outcome:
             producer.produce(job.topic, value)
         producer.commit_transaction(PATIENCE)
 
-    return timed_without_loop(job, one)
+    outcome = timed_without_loop(job, one)
+    return _checked(job, outcome, job.records + job.warm_up, records=records)
 
 
 def _confluent_producer(job: Job) -> Any:
@@ -152,12 +161,16 @@ def kclient_by_time(job: Job) -> Outcome:
 
 
 def _kclient_many(job: Job, full: Callable[[int, float], bool]) -> Outcome:
+    transactions = 0
+
     async def write(producer: Any, count: int) -> None:
+        nonlocal transactions
         txn, open_ = producer.transaction(), False
         sent, began = 0, 0.0
         for chunk in windows(job.size, count, _CHUNK):
             if not open_:
                 await txn.begin()
+                transactions += 1
                 open_, sent, began = True, 0, time.monotonic()
             for value in chunk:
                 await producer.enqueue(job.topic, value)
@@ -175,7 +188,7 @@ def _kclient_many(job: Job, full: Callable[[int, float], bool]) -> Outcome:
             watch.start()
             await write(producer, job.records)
             watch.stop()
-        return watch.outcome(job.records)
+        return _checked(job, watch.outcome(job.records), transactions)
 
     return run_on_loop(job, main)
 
@@ -192,12 +205,15 @@ def confluent_by_time(job: Job) -> Outcome:
 
 def _confluent_many(job: Job, full: Callable[[int, float], bool]) -> Outcome:
     producer, watch = _confluent_producer(job), Watch()
+    transactions = 0
 
     def write(count: int) -> None:
+        nonlocal transactions
         sent, began, open_ = 0, 0.0, False
         for chunk in windows(job.size, count, _CHUNK):
             if not open_:
                 producer.begin_transaction()
+                transactions += 1
                 open_, sent, began = True, 0, time.monotonic()
             for value in chunk:
                 producer.produce(job.topic, value)
@@ -213,4 +229,4 @@ def _confluent_many(job: Job, full: Callable[[int, float], bool]) -> Outcome:
     watch.start()
     write(job.records)
     watch.stop()
-    return watch.outcome(job.records)
+    return _checked(job, watch.outcome(job.records), transactions)
