@@ -181,12 +181,20 @@ class _Loop:
         consumer, clock = self._consumer, asyncio.get_running_loop().time
         records = list(await consumer.poll(max_records=self._max_records, timeout=_POLL))
         group, until = consumer.group_metadata(), clock() + self._max_interval
-        while records and len(records) < self._max_records and (left := until - clock()) > 0:
-            more = await consumer.poll(max_records=self._max_records - len(records), timeout=left)
-            if consumer.group_metadata() != group:
-                await self._rewind([*records, *more])
-                return [], group
-            records.extend(more)
+        same = bool(group.member_id)  # else it is no member at the moment, and nothing fences it
+        try:
+            while same and records and len(records) < self._max_records:
+                if (left := until - clock()) <= 0:
+                    break
+                most = self._max_records - len(records)
+                records.extend(await consumer.poll(max_records=most, timeout=left))
+                same = consumer.group_metadata() == group
+        except BaseException:
+            await self._rewind(records)
+            raise
+        if not same:
+            await self._rewind(records)
+            return [], group
         return records, group
 
     async def _abort_and_rewind(self, records: list[ConsumerRecord[Any, Any]]) -> None:

@@ -174,8 +174,10 @@ class TransactionManager:
         seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
         try:
             await self._requests.commit_offsets(self._identity.current, group, offsets, seconds)
-        except RequestTimedOut as error:
-            self._transactions.failed(error)
+        except (RequestTimedOut, asyncio.CancelledError) as error:
+            # Whether they are a part of it isn't known, so neither is whether it is empty.
+            cause = error if isinstance(error, KafkaError) else RequestTimedOut("cancelled")
+            self._transactions.failed(cause)
             raise
         finally:
             if self._transactions.drops_records:
@@ -297,7 +299,9 @@ class TransactionManager:
             while self._is(_S.INITIALIZING):
                 await self._renew()
         except KafkaError as error:
+            # Never a success: the fatal error, or that the client ends, is raised to who waits.
             self._log.debug("the end of a transaction failed: %s", error)
+            self._failure = error
         finally:
             self._ending = None
             if self._is(_S.FATAL_ERROR):
@@ -506,7 +510,7 @@ class Transaction(Generic[K, V]):
             WrongTransactionState, TransactionAborted: None is open, or it has failed.
             ProducerFenced, ClientClosed, ...: As with ``commit``.
 
-        Cancellation: the offsets may be a part of the transaction.
+        Cancellation: the transaction can only be aborted, as the offsets may be a part of it.
         """
         group, checked = _offsets_of(source, offsets)
         await self._manager.commit_offsets(group, checked, timeout)

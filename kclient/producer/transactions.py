@@ -298,12 +298,8 @@ class Transactions:
         return self.state in _DROPPING
 
     @property
-    def reason(self) -> KafkaError:
+    def reason(self) -> TransactionAborted:
         """Return the error of a record that is dropped."""
-        if self.error is None:
-            return TransactionAborted("the transaction was aborted", maybe_written=False)
-        if self.state is TransactionState.FATAL_ERROR:
-            return self.error
         return aborted(self.error, "the transaction was aborted")
 
     @property

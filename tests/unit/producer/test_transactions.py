@@ -135,7 +135,7 @@ def test_after_a_fatal_failure_nothing_is(error: Exception) -> None:
     transactions.batch_failed(MessageTooLarge("later"), numbered=True)
     with pytest.raises(type(error)):
         transactions.check_sending()
-    assert transactions.reason is error
+    assert transactions.reason.__cause__ is error
 
 
 def test_a_failure_between_two_transactions_is_of_none() -> None:
