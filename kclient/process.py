@@ -132,6 +132,12 @@ class _Loop:
                 hint="Consumer(..., enable_auto_commit=False)",
             )
         consumer.group_metadata()  # raises without a group
+        if consumer.health().group is None:
+            raise InvalidConfig(
+                "process() needs a consumer that is subscribed: partitions that were assigned by "
+                "hand have no generation, which would fence their former owner",
+                hint="name the topics, or call subscribe()",
+            )
         self._consumer = consumer
         self._handler = handler
         self._max_records = max_records

@@ -186,6 +186,10 @@ async def test_clients_that_do_not_suit_it_are_refused(broker, topic, producer, 
     alone = await consumer(name, enable_auto_commit=False)
     with pytest.raises(kclient.InvalidConfig, match="group"):
         await kclient.process(alone, out, handle)
+    by_hand = await consumer(**reading(f"g-{secrets.token_hex(6)}"))
+    by_hand.assign([TopicPartition(name, 0)])
+    with pytest.raises(kclient.InvalidConfig, match="subscribed"):
+        await kclient.process(by_hand, out, handle)
     suited = await consumer(name, **reading(f"g-{secrets.token_hex(6)}"))
     with pytest.raises(kclient.InvalidConfig, match="transactional_id"):
         await kclient.process(suited, plain, handle)
