@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.coordinator import Coordinator, CoordinatorKey
 from kclient.cluster.retry import RetryAction
+from kclient.error_codes import ErrorCode
 from kclient.errors import KafkaError, broker_error
 from kclient.protocol.messages.end_txn import EndTxnRequest
 
@@ -41,7 +42,10 @@ async def end_transaction(
             )
             if not response.error_code:
                 return
-            error: KafkaError = broker_error(response.error_code, f"{what} failed", node_id=node_id)
+            code = response.error_code
+            if code == ErrorCode.INVALID_PRODUCER_EPOCH:  # the code that old coordinators have
+                code = ErrorCode.PRODUCER_FENCED
+            error: KafkaError = broker_error(code, f"{what} failed", node_id=node_id)
         except KafkaError as failure:
             error = failure
         coordinator.judge(node_id, error)

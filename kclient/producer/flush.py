@@ -122,6 +122,10 @@ class UnseenFailures:
     The host of all deliveries of one producer: a failed batch reports here when the last handle to
     it is freed without having been awaited.
 
+    Args:
+        counters: Of the client.
+        transactional: Failures are only counted: the commit of their transaction raises them.
+
     Attributes:
         loop: The producer's loop, set by ``begin``.
         of_written: The host of batches that were written.
@@ -129,7 +133,8 @@ class UnseenFailures:
         tally: Unseen failures since the last ``take``.
     """
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, *, transactional: bool = False) -> None:
+        self._transactional = transactional
         self.loop: asyncio.AbstractEventLoop
         self.of_written: SettledHost
         self.tally = FailureTally()
@@ -147,8 +152,10 @@ class UnseenFailures:
         """Count and log ``count`` records of a failed batch whose deliveries were never awaited."""
         if outcome.error is None:
             return
-        self.tally.add(count, outcome.error)
         self._counters.add("producer.unseen_failures", count)
+        if self._transactional:
+            return
+        self.tally.add(count, outcome.error)
         topic, now = outcome.topic, self.loop.time()
         if now - self._logged_at.get(topic, -LOG_EVERY) < LOG_EVERY:
             self._not_logged[topic] = self._not_logged.get(topic, 0) + count

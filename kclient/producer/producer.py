@@ -159,7 +159,9 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         if partitioner is not None:
             require_method("partitioner", partitioner, "partition", "topic, key, partition_count")
         self._core = core = ClientCore(config, observers=observers, dialer=dialer)
-        self._failures = failures = UnseenFailures(core.counters)
+        self._failures = failures = UnseenFailures(
+            core.counters, transactional=config.transactional_id is not None
+        )
         wakeup = SenderWakeup()
         self._identity = identity = ProducerIdentity()
         transactions, requests = self._new_transactions()

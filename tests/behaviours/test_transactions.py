@@ -14,7 +14,8 @@ from kclient import OffsetAndMetadata, TopicPartition
 from tests.behaviours.reading import read, write
 
 COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-PATIENCE = 30.0
+PATIENCE = 90.0
+"""Seconds. Old brokers look every 60 s for transactions that are open too long."""
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +195,9 @@ async def test_offsets_are_committed_with_the_transaction(
             await txn.begin()
             metadata = kclient.GroupMetadata(group)
             await txn.commit_offsets(metadata, {partition: 3})
-        assert await reader.committed([partition]) == {partition: OffsetAndMetadata(3)}
+        async with asyncio.timeout(PATIENCE):  # such brokers don't wait for the markers
+            while await reader.committed([partition]) != {partition: OffsetAndMetadata(3)}:
+                await asyncio.sleep(0.05)
         return
     with pytest.raises(ZeroDivisionError):
         async with out.transaction() as txn:
@@ -243,7 +246,7 @@ async def test_the_coordinator_aborts_what_stays_open_too_long(
     await txn.send(name, b"forgotten")
     await write(await producer(), name, [b"behind it"])
     back = await consumer(name, **COMMITTED)
-    async with asyncio.timeout(PATIENCE):  # the broker looks every 10 s
+    async with asyncio.timeout(PATIENCE):
         while not (records := await back.poll(timeout=1.0)):
             pass
     assert values(records) == [b"behind it"]
