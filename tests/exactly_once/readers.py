@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import kclient
@@ -72,14 +72,21 @@ def _until_quiet(more: Callable[[], list[bytes]], values: list[bytes], count: in
     return sorted(values)
 
 
-def by_java(bootstrap: str, topic: str, count: int) -> tuple[list[bytes], str]:
-    """The same by the console consumer; and what find-hanging of Java's tools prints."""
+def by_java(
+    bootstrap: str, topic: str, count: int, nodes: Sequence[int]
+) -> tuple[list[bytes], list[str]]:
+    """The same by the console consumer; and the transactions that Java's tool finds hanging."""
     with closing(Tools(bootstrap)) as tools:
         said = tools.run(
             "ConsoleConsumer",
             *("--topic", topic, "--from-beginning", "--isolation-level", "read_committed"),
-            *("--max-messages", str(count + 1), "--timeout-ms", "8000"),
-            status=1,  # it waits in vain for one more
+            *("--max-messages", str(count + 1), "--timeout-ms", "8000"),  # one more, in vain
         )
-        hanging = tools.run("TransactionsCommand", "find-hanging", "--broker-id", "1")
-    return sorted(line.encode() for line in said.out.splitlines() if line), hanging.out
+        hanging = [
+            line
+            for node in nodes
+            for line in tools.run(
+                "TransactionsCommand", "find-hanging", "--broker-id", str(node)
+            ).lines[1:]  # behind the table's head
+        ]
+    return sorted(line.encode() for line in said.lines), hanging
