@@ -509,6 +509,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
         Raises:
             InvalidConfig: The producer has no ``transactional_id``.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Example::
 
@@ -516,6 +517,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
                 txn.send("audited", b"value")
                 await txn.commit_offsets(consumer)
         """
+        self._check_usable()
         if self._transactions is None:
             raise InvalidConfig(
                 "transaction() needs a transactional_id: a name that this producer has, and no "

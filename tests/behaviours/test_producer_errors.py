@@ -212,7 +212,7 @@ async def test_close_is_bounded_and_says_what_was_not_written(topic: Any, broker
         {"acks": 1},
         {"compression": "gzip", "compression_level": 99},
         {"lingre": 1},
-        {"transactional_id": "t"},
+        {"transactional_id": ""},
     ],
 )
 async def test_absurd_settings_are_refused_before_anything_happens(settings: Any) -> None:

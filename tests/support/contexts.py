@@ -67,6 +67,7 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
     producer, consumer, admin, member = clients
     spec = {P: kclient.OffsetSpec.LATEST}
     table = pyarrow.table({"value": [b"x"]})
+    prepared = kclient.PreparedTransaction("tx", 1, 0, 2)
     return {
         "producer.send": lambda: producer.send("t", b"x"),
         "producer.enqueue": lambda: producer.enqueue("t", b"x"),
@@ -75,6 +76,7 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
         "producer.send_arrow": lambda: producer.send_arrow("t", table),
         "producer.flush": producer.flush,
         "producer.partitions_for": lambda: producer.partitions_for("t"),
+        "producer.transaction": producer.transaction,
         "producer.close": producer.close,
         "consumer.poll": consumer.poll,
         "consumer.poll_arrow": consumer.poll_arrow,
@@ -95,6 +97,7 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
         "consumer.unsubscribe": consumer.unsubscribe,
         "consumer.rejoin": consumer.rejoin,
         "consumer.group_metadata": consumer.group_metadata,
+        "consumer.offsets_to_commit": consumer.offsets_to_commit,
         "consumer.commit": consumer.commit,
         "consumer.commit_nowait": consumer.commit_nowait,
         "consumer.committed": lambda: consumer.committed([P]),
@@ -112,6 +115,7 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
         "admin.list_topics": admin.list_topics,
         "admin.describe_cluster": admin.describe_cluster,
         "admin.list_offsets": lambda: admin.list_offsets(spec),
+        "admin.end_transaction": lambda: admin.end_transaction(prepared, commit=True),
         "admin.close": admin.close,
     }
 
