@@ -28,9 +28,10 @@ from tests.support import kafka
 from tests.support.nodes import Nodes, three_nodes
 
 PARTITIONS = 4
-RATE = 2000
+RATE = 1000
 """Records per second that are written to the source."""
-_CATCH_UP = 120.0
+_STANDSTILL = 60.0
+"""Seconds without progress after which the run has failed."""
 
 
 class Run:
@@ -99,15 +100,20 @@ class Run:
         async with kclient.Consumer(
             self._bootstrap, group=self.group, enable_auto_commit=False
         ) as reader:
-            ends = await reader.end_offsets(partitions)
-            async with asyncio.timeout(_CATCH_UP):
-                while True:
+            try:
+                ends = await reader.end_offsets(partitions)
+                done, moved = -1, time.monotonic()
+                while done < sum(ends.values()):
                     found = await reader.committed(partitions)
-                    if all(at is not None and at.offset >= ends[key] for key, at in found.items()):
-                        break
+                    now = sum(at.offset for at in found.values() if at is not None)
+                    if now > done:
+                        done, moved = now, time.monotonic()
+                    elif time.monotonic() - moved > _STANDSTILL:
+                        raise TimeoutError(f"the worker stands still at {found} of {ends}")
                     await asyncio.sleep(0.2)
-        worker.send_signal(signal.SIGKILL)
-        await worker.wait()
+            finally:
+                worker.send_signal(signal.SIGKILL)
+                await worker.wait()
 
     async def verdict(self) -> bool:
         """Whether each record is there once, for everybody."""
@@ -145,26 +151,19 @@ async def run(run: Run, kills: int, seconds: float, nodes: Nodes | None) -> bool
     await run.create(1 if nodes is None else 3)
     stop = asyncio.Event()
     feeding = asyncio.create_task(run.feed(stop))
-    breaking = asyncio.create_task(_break(nodes, random.Random(7))) if nodes is not None else None
+    breaking = [asyncio.create_task(_break(nodes, random.Random(7), stop))] if nodes else []
     try:
         await run.kill_again_and_again(kills, seconds)
     finally:
-        if breaking is not None:
-            breaking.cancel()
-            await asyncio.gather(breaking, return_exceptions=True)
         stop.set()
-        await feeding
-    if nodes is not None:
-        for node in (1, 2, 3):
-            if not nodes.alive(node):
-                await asyncio.to_thread(nodes.restart, node)
+        await asyncio.gather(feeding, *breaking)
     await run.finish()
     return await run.verdict()
 
 
-async def _break(nodes: Nodes, rng: random.Random) -> None:
-    """Kill a node, start it again, and so on."""
-    while True:
+async def _break(nodes: Nodes, rng: random.Random, stop: asyncio.Event) -> None:
+    """Kill a node, start it again, and so on until ``stop``; then all are up."""
+    while not stop.is_set():
         node = rng.choice((1, 2, 3))
         await asyncio.sleep(rng.uniform(2.0, 5.0))
         await asyncio.to_thread(nodes.kill, node)

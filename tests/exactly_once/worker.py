@@ -12,7 +12,7 @@ from typing import Any
 
 import kclient
 
-MOST_RECORDS = 50
+MOST_RECORDS = 100
 ABORTED = 0.1
 """Share of the transactions in which the handler raises."""
 
