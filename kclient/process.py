@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from kclient.broker_errors import IllegalGeneration, RebalanceInProgress, UnknownMemberId
 from kclient.durations import call_timeout
@@ -22,7 +23,9 @@ from kclient.errors import (
     InvalidConfig,
     KafkaError,
     TransactionAborted,
+    WrongTransactionState,
 )
+from kclient.producer import Delivery
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +43,10 @@ Handler: TypeAlias = (
 """Handles one record: sends what follows from it by ``txn.send``; a plain or coroutine function."""
 
 _POLL = 1.0
+_PATIENCE = 5.0
+"""Seconds that a failed or cancelled step takes to abort, and again to go back."""
+_UNCOMMITTED: WeakKeyDictionary[Consumer[Any, Any], dict[TopicPartition, int]] = WeakKeyDictionary()
+"""By consumer, where the records begin that were returned and are not committed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOVED = (CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
 
@@ -76,8 +83,9 @@ async def process(
         KafkaError: What trying again won't help.
         Exception: What ``handler`` raised; its transaction is aborted, and the consumer is back.
 
-    Cancellation: an open transaction is aborted, and the consumer goes back. A commit that was
-    begun goes on; the next call of ``process`` finds out how it ended.
+    Cancellation: an open transaction is aborted, and the consumer goes back, for 5 s each at most.
+    The next call of ``process`` with this consumer does what is left of that, and finds out how a
+    commit ended that was begun.
 
     Example::
 
@@ -146,37 +154,72 @@ class _Loop:
 
     async def step(self) -> None:
         """Handle one batch of records in one transaction; return also if none came for a while."""
-        records, group = await self._collect()
-        if not records:
-            return
+        await self._go_back()
         txn = self._txn
         try:
+            records, group = await self._collect()
+            if not records:
+                return
             await txn.begin()
-        except BaseException:  # maybe it tells of another transaction, of an earlier call
-            await self._rewind(records, self._consumer.assignment)
-            raise
-        try:
             for record in records:
                 outcome = self._handler(record, txn)
-                if isinstance(outcome, Awaitable):
+                if isinstance(outcome, Awaitable) and not isinstance(outcome, Delivery):
                     await outcome
             await txn.commit_offsets(group, _behind(records))
+            await self._commit()
         except BaseException:
-            await self._abort_and_rewind(records)
+            await self._give_up()
             raise
-        await self._commit(records)
+        del _UNCOMMITTED[self._consumer]
 
-    async def _commit(self, records: list[ConsumerRecord[Any, Any]]) -> None:
+    async def _commit(self) -> None:
         while True:
             try:
                 await self._txn.commit()
             except CommitOutcomeUnknown as error:
                 logger.warning("%s", error)
-            except KafkaError:
-                await self._rewind(records)
-                raise
             else:
                 return
+
+    async def _give_up(self) -> None:
+        """Abort what is open, and go back; what is not done here, the next step does."""
+        try:
+            await self._txn.abort(timeout=_PATIENCE)
+        except KafkaError as error:
+            logger.debug("nothing was aborted: %s", error)
+        try:
+            await self._go_back(timeout=_PATIENCE)
+        except KafkaError as error:
+            logger.debug("the consumer did not go back yet: %s", error)
+
+    async def _go_back(self, timeout: float | None = None) -> None:
+        """Have the consumer read what was not committed again, from what is committed.
+
+        Where nothing is committed, from the first record of it; of a partition that went to another
+        member nothing.
+        """
+        first = _UNCOMMITTED.get(self._consumer)
+        if first is None:
+            return
+        await self._earlier_end(timeout)
+        consumer = self._consumer
+        while True:
+            group = consumer.group_metadata()
+            ours = [partition for partition in first if partition in consumer.assignment]
+            committed = await consumer.committed(ours, timeout=timeout)
+            if consumer.group_metadata() == group:
+                break
+        for partition in ours:
+            if partition in consumer.assignment:
+                consumer.seek(partition, committed[partition] or first[partition])
+        del _UNCOMMITTED[consumer]
+
+    async def _earlier_end(self, timeout: float | None) -> None:
+        """Wait for a commit that goes on after a cancellation: until then nothing is certain."""
+        try:
+            await self._txn.commit(timeout=timeout)
+        except (TransactionAborted, WrongTransactionState):
+            pass  # it failed, or there is none
 
     async def _collect(self) -> tuple[list[ConsumerRecord[Any, Any]], GroupMetadata]:
         """Poll for ``max_interval`` from the first record on; start over after a rebalance.
@@ -188,53 +231,25 @@ class _Loop:
         records = list(await consumer.poll(max_records=self._max_records, timeout=_POLL))
         group, until = consumer.group_metadata(), clock() + self._max_interval
         same = bool(group.member_id)  # else it is no member at the moment, and nothing fences it
-        try:
-            while same and records and len(records) < self._max_records:
-                if (left := until - clock()) <= 0:
-                    break
-                most = self._max_records - len(records)
-                records.extend(await consumer.poll(max_records=most, timeout=left))
-                same = consumer.group_metadata() == group
-        except BaseException:
-            await self._rewind(records)
-            raise
+        self._note(records)
+        while same and records and len(records) < self._max_records:
+            if (left := until - clock()) <= 0:
+                break
+            most = self._max_records - len(records)
+            more = await consumer.poll(max_records=most, timeout=left)
+            self._note(more)
+            records.extend(more)
+            same = consumer.group_metadata() == group
         if not same:
-            await self._rewind(records)
+            await self._go_back()
             return [], group
         return records, group
 
-    async def _abort_and_rewind(self, records: list[ConsumerRecord[Any, Any]]) -> None:
-        """Abort, and have the consumer go back, also where the caller is being cancelled."""
-        try:
-            await self._txn.abort()
-        except KafkaError as error:
-            logger.debug("the abort of a transaction failed: %s", error)
-        await self._rewind(records)
-
-    async def _rewind(
-        self,
-        records: list[ConsumerRecord[Any, Any]],
-        others: Iterable[TopicPartition] = (),
-    ) -> None:
-        """Have the consumer read ``records`` again, and ``others`` from what is committed.
-
-        Where nothing is committed, from the first of the records; of a partition that went to
-        another member nothing.
-        """
-        consumer, first = self._consumer, dict[TopicPartition, int]()
+    def _note(self, records: Iterable[ConsumerRecord[Any, Any]]) -> None:
+        """Note where the records begin that are not committed yet."""
         for record in records:
+            first = _UNCOMMITTED.setdefault(self._consumer, {})
             first.setdefault(record.topic_partition, record.offset)
-        ours = [one for one in dict.fromkeys([*first, *others]) if one in consumer.assignment]
-        try:
-            committed = await consumer.committed(ours)
-        except KafkaError as error:
-            # Every record of them is in these transactions, so the first is where they began.
-            logger.debug("the committed offsets could not be read: %s", error)
-            committed = dict.fromkeys(ours)
-        for partition in ours:
-            target = committed[partition] or first.get(partition)
-            if target is not None and partition in consumer.assignment:
-                consumer.seek(partition, target)
 
 
 def _behind(

@@ -138,6 +138,8 @@ class Admission:
             SerializationFailed, InvalidArgument, RecordTooLarge, BufferFull: The record was not
                 accepted.
         """
+        if self._accumulator.transactions is not None:
+            self._accumulator.transactions.check_sending()
         if self._value_serializer is not None:
             value = serialized(topic, "value", value, self._value_serializer)
         elif value.__class__ is not bytes:

@@ -292,9 +292,10 @@ class Sender:
         Cancellation: leaves nothing behind.
         """
         while not self.is_drained:
-            self._drained = drained = asyncio.get_running_loop().create_future()
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
             self.wake()
-            await drained
+            await asyncio.shield(self._drained)
 
     def _expire(self, now: float) -> None:
         """Fail batches past their deadline; if they are very many, some in the next step."""

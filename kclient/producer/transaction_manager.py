@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from kclient.clock import wall_ns_of
+from kclient.cluster.wakeups import Broadcast
 from kclient.durations import call_timeout
 from kclient.errors import (
     ClientClosed,
@@ -22,6 +23,7 @@ from kclient.errors import (
     KafkaError,
     RequestTimedOut,
     a_or_an,
+    fresh,
 )
 from kclient.producer.transactions import TransactionEvent, TransactionState, aborted
 from kclient.types import (
@@ -104,11 +106,10 @@ class TransactionManager:
         self._sender = sender
         self._flusher = flusher
         self._appender = admission.appender
-        self._ending: asyncio.Task[Any] | None = None
-        self._committing = False  # what the last end was asked for
-        self._was_aborted = False  # how the last one ended, or is ending
-        self._outcome_pending = False  # of a commit: no caller has it yet
-        self._failure: KafkaError | None = None  # that outcome, if it failed
+        self._admission = admission
+        self._end: _End | None = None  # the last one
+        self._offsets_pending = 0  # calls of commit_offsets
+        self._offsets_done = Broadcast()
         self._closed = False
 
     # Begin.
@@ -144,14 +145,18 @@ class TransactionManager:
     async def begin(self, timeout: float | None) -> None:
         """Open a transaction, once the last one has ended."""
         left = self._deadline(timeout)
-        await self._ended(left)
-        self._raise_outcome()
+        end = self._end
+        if end is not None:
+            await self._wait(end, left)
+            if end.by_commit and not end.seen:
+                end.seen = True
+                self._raise_unless_committed(end)
         if self._transactions.state is _S.UNINITIALIZED:
-            await self.initialize(left - self._core.clock.now())
+            self._transactions.apply(_E.INITIALIZE)
+            await self._renew()
         if self._transactions.state is not _S.READY:
             raise self._transactions.refusal("begin was called")
         self._transactions.begin()
-        self._was_aborted = False
         self._core.counters.add("producer.transactions_begun")
         self._appender.open(asyncio.get_running_loop(), wall_ns_of(self._core.clock))
 
@@ -172,14 +177,19 @@ class TransactionManager:
         if not offsets:
             return
         seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
+        self._offsets_pending += 1
         try:
             await self._requests.commit_offsets(self._identity.current, group, offsets, seconds)
         except (RequestTimedOut, asyncio.CancelledError) as error:
             # Whether they are a part of it isn't known, so neither is whether it is empty.
             cause = error if isinstance(error, KafkaError) else RequestTimedOut("cancelled")
             self._transactions.failed(cause)
+            if not self._transactions.v2:
+                self._transactions.must_renew = True
             raise
         finally:
+            self._offsets_pending -= 1
+            self._offsets_done.notify()
             if self._transactions.drops_records:
                 self._sender.wake()
 
@@ -192,6 +202,8 @@ class TransactionManager:
             async with asyncio.timeout(max(0.0, left - self._core.clock.now())):
                 while not self._sender.is_drained:
                     await self._flusher.settle()
+                    await self._sender.drain()
+                await self._offsets_settled()
         except TimeoutError:
             raise RequestTimedOut("not everything was acknowledged in time") from None
         if transactions.state is not _S.IN_TRANSACTION:
@@ -211,36 +223,43 @@ class TransactionManager:
     async def commit(self, timeout: float | None) -> None:
         """Commit the open transaction, or wait for a commit that goes on already."""
         left = self._deadline(timeout)
-        transactions = self._transactions
-        if self._ending is None and transactions.state is _S.ABORTABLE_ERROR:
-            self._failure = not_committed(transactions.error)
-            self._end(commit=False)
-        elif self._ending is None and transactions.state in (_S.IN_TRANSACTION, _S.PREPARED):
-            self._outcome_pending = True
-            self._end(commit=True)
-        elif not self._outcome_pending:
+        transactions, end = self._transactions, self._end
+        if end is None or end.task.done():
+            if transactions.state is _S.ABORTABLE_ERROR:
+                end = self._begin_end(commit=False, by_commit=True)
+                end.failure = not_committed(transactions.error)
+            elif transactions.state in (_S.IN_TRANSACTION, _S.PREPARED):
+                end = self._begin_end(commit=True, by_commit=True)
+        if end is None or not end.by_commit or (end.seen and end.task.done()):
             raise transactions.refusal("commit was called")
-        await self._ended(left)
-        self._raise_outcome()
+        await self._wait(end, left)
+        end.seen = True
+        self._raise_unless_committed(end)
 
-    def _raise_outcome(self) -> None:
-        """Raise the failure of the last commit, unless a caller has it already."""
-        self._outcome_pending = False
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+    def _raise_unless_committed(self, end: _End) -> None:
+        if end.committed:
+            return
+        if self._transactions.state is _S.FATAL_ERROR:
+            raise self._transactions.refusal("")
+        if end.failure is not None:
+            raise fresh(end.failure)
+        raise CommitOutcomeUnknown("the producer was closed before the commit had an outcome")
 
     async def abort(self, timeout: float | None) -> None:
         """Abort the open transaction; nothing happens where it was aborted already."""
         left = self._deadline(timeout)
-        state = self._transactions.state
-        if self._ending is None and state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
-            self._end(commit=False)
-        elif not self._was_aborted:
+        state, end = self._transactions.state, self._end
+        if end is None or end.task.done():
+            if state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
+                end = self._begin_end(commit=False, by_commit=False)
+        if end is None or not end.aborts or state is _S.FATAL_ERROR:
             raise self._transactions.refusal("abort was called")
-        self._failure = None
-        self._outcome_pending = False
-        await self._ended(left)
+        await self._wait(end, left)
+        end.seen = True
+        if end.committed is None:
+            if self._transactions.state is _S.FATAL_ERROR:
+                raise self._transactions.refusal("")
+            raise RequestTimedOut("the producer was closed before the abort had an outcome")
 
     async def close(self, timeout: float) -> None:
         """Abort what is open, or wait for the end of what is ending, for ``timeout`` at most.
@@ -248,12 +267,12 @@ class TransactionManager:
         A prepared transaction stays as it is.
         """
         self._closed = True
-        if self._ending is None and self._transactions.state in _OPEN:
-            self._end(commit=False)
-        if self._ending is not None:
-            await asyncio.wait([self._ending], timeout=max(0.0, timeout))
-        if self._ending is not None:
-            await self._core.stop(self._ending)
+        if (self._end is None or self._end.task.done()) and self._transactions.state in _OPEN:
+            self._begin_end(commit=False, by_commit=False)
+        if self._end is not None and not self._end.task.done():
+            await asyncio.wait([self._end.task], timeout=max(0.0, timeout))
+            if not self._end.task.done():
+                await self._core.stop(self._end.task)
 
     def _deadline(self, timeout: float | None) -> float:
         self._core.check_usable()
@@ -262,69 +281,79 @@ class TransactionManager:
         seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
         return self._core.clock.now() + seconds
 
-    async def _ended(self, deadline: float) -> None:
-        """Wait for the end that is going on; raise the fatal error that it led to, if any.
+    async def _wait(self, end: _End, deadline: float) -> None:
+        """Wait for ``end``.
 
         Raises:
             CommitOutcomeUnknown, RequestTimedOut: It goes on still at ``deadline``.
         """
-        if self._ending is not None:
+        if not end.task.done():
             left = deadline - self._core.clock.now()
-            await asyncio.wait([self._ending], timeout=max(0.0, left))
+            await asyncio.wait([end.task], timeout=max(0.0, left))
             self._core.check_usable()
-        if self._ending is not None:
-            what = "commit" if self._committing else "abort"
-            text = (
-                f"no outcome of the {what} yet (transactional_id={self._config.transactional_id!r})"
-            )
-            raise CommitOutcomeUnknown(text) if self._committing else RequestTimedOut(text)
-        if self._transactions.state is _S.FATAL_ERROR:
-            raise self._transactions.refusal("")
+        if not end.task.done():
+            name = f"(transactional_id={self._config.transactional_id!r})"
+            if end.aborts:
+                raise RequestTimedOut(f"no outcome of the abort yet {name}")
+            raise CommitOutcomeUnknown(f"no outcome of the commit yet {name}")
 
-    def _end(self, *, commit: bool) -> None:
+    def _begin_end(self, *, commit: bool, by_commit: bool) -> _End:
         self._appender.close()
-        self._committing, self._was_aborted = commit, not commit
         self._transactions.apply(_E.COMMIT if commit else _E.ABORT)
-        self._ending = self._core.spawn(self._finish(), "end-transaction")
+        if commit:  # what waits for space in other tasks is not a part of it any more
+            error = self._transactions.refusal("a record was sent")
+            for _ in self._admission.fail_waiting(error, enqueued_only=True):
+                pass
+        end = self._end = _End(aborts=not commit, by_commit=by_commit)
+        end.task = self._core.spawn(self._finish(end), "end-transaction")
+        return end
 
-    async def _finish(self) -> None:
+    async def _finish(self, end: _End) -> None:
         """End the transaction, however long that takes, and note how it ended."""
         transactions = self._transactions
         try:
             if transactions.state is _S.COMMITTING:
-                await self._finish_commit()
+                await self._finish_commit(end)
             if self._is(_S.ABORTING):
                 await self._sender.drain()
-                await self._send_end(commit=False)
+                await self._offsets_settled()
+            if self._is(_S.ABORTING):
+                await self._send_end(end, commit=False)
             while self._is(_S.INITIALIZING):
                 await self._renew()
         except KafkaError as error:
-            # Never a success: the fatal error, or that the client ends, is raised to who waits.
+            # Never a success: ``end.committed`` is set where the coordinator has responded.
             self._log.debug("the end of a transaction failed: %s", error)
-            self._failure = error
+            end.failure = end.failure or error
         finally:
-            self._ending = None
             if self._is(_S.FATAL_ERROR):
                 self._sender.wake()  # to drop what is left
 
-    async def _finish_commit(self) -> None:
+    async def _finish_commit(self, end: _End) -> None:
         """Wait for all records, then commit; where a part of it has failed, abort instead."""
         transactions = self._transactions
         await self._flusher.settle()
+        await self._offsets_settled()
         if self._is(_S.COMMITTING):
-            await self._send_end(commit=True)
+            await self._send_end(end, commit=True)
         if self._is(_S.ABORTABLE_ERROR):
-            self._failure, self._was_aborted = not_committed(transactions.error), True
+            end.failure, end.aborts = not_committed(transactions.error), True
             transactions.apply(_E.ABORT)
+
+    async def _offsets_settled(self) -> None:
+        """Wait for the calls of ``commit_offsets``: EndTxn must not overtake their requests."""
+        while self._offsets_pending:
+            await self._offsets_done.wait(self._config.request_timeout)
 
     def _is(self, state: TransactionState) -> bool:
         return self._transactions.state is state
 
-    async def _send_end(self, *, commit: bool) -> None:
+    async def _send_end(self, end: _End, *, commit: bool) -> None:
         """Send EndTxn until there is a response, unless nothing was added to the transaction."""
         transactions = self._transactions
         identity = None
         if not transactions.is_empty:
+            transactions.end_sent = commit
             while True:
                 try:
                     identity = await self._requests.end(
@@ -337,6 +366,7 @@ class TransactionManager:
                     if transactions.state is _S.ABORTABLE_ERROR:
                         return  # it can't be committed
                     raise
+        end.committed = commit
         if identity is not None:
             self._identity.replaced(identity)
         if self._use_features():
@@ -350,13 +380,13 @@ class TransactionManager:
                 )
             )
             return
-        committed = commit and transactions.error is None
         self._core.counters.add(
-            "producer.transactions_committed" if committed else "producer.transactions_aborted"
+            "producer.transactions_committed" if commit else "producer.transactions_aborted"
         )
         transactions.ended(renewed=identity is not None)
 
     async def _renew(self) -> None:
+        """Raise the epoch before the next transaction; where it is refused, the next begin asks."""
         try:
             identity = await self._requests.initialize(
                 self._config.api_timeout, self._identity.current
@@ -364,8 +394,34 @@ class TransactionManager:
         except RequestTimedOut as error:
             self._log.warning("the epoch could not be raised yet: %s", error)
             return
+        except KafkaError:
+            if self._is(_S.INITIALIZING):
+                self._transactions.apply(_E.POSTPONE)
+            raise
         self._identity.replaced(identity)
         self._transactions.renewed()
+
+
+class _End:
+    """One end of a transaction, for all callers that wait for it.
+
+    Attributes:
+        aborts: It is an abort, or a commit that became one.
+        by_commit: ``commit`` asked for it.
+        committed: True or False once the coordinator has ended it, or there was nothing to end.
+        failure: Why it is not committed.
+        seen: A caller has its outcome.
+        task: Works at it.
+    """
+
+    task: asyncio.Task[Any]
+
+    def __init__(self, *, aborts: bool, by_commit: bool) -> None:
+        self.aborts = aborts
+        self.by_commit = by_commit
+        self.committed: bool | None = None
+        self.failure: KafkaError | None = None
+        self.seen = False
 
 
 def not_committed(cause: KafkaError | None) -> KafkaError:

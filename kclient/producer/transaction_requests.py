@@ -291,7 +291,7 @@ class TransactionRequests:
         if action is TransactionErrorAction.DIE or last:
             transactions.died(_fenced(error))
         else:
-            transactions.failed(error)
+            transactions.failed(error, of_end=name == "EndTxn")
         return False
 
 

@@ -241,6 +241,7 @@ class Transactions:
         features_epoch: Of the finalized features that ``v2`` was taken from; -1 before any.
         can_renew: The coordinator can raise the epoch on request (InitProducerId v3).
         must_renew: The epoch must be raised before the next transaction, as EndTxn won't do it.
+        end_sent: EndTxn(commit) was sent, or is about to be.
         offsets_added: Offsets of a group are, or may be, a part of it.
     """
 
@@ -253,6 +254,7 @@ class Transactions:
         self.can_renew = False
         self.must_renew = False
         self.offsets_added = False
+        self.end_sent = False
         self._identity = identity
         self._members: dict[PartitionQueue, None] = {}  # that batches of it were numbered in
         self._numbered: dict[PartitionQueue, None] = {}  # with numbers under the present epoch
@@ -316,12 +318,18 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction."""
         self.error = None
+        self.end_sent = False
         self.apply(TransactionEvent.BEGIN)
 
-    def failed(self, error: KafkaError) -> None:
-        """Note that a part of the transaction has failed, which therefore can't be committed."""
-        if TransactionEvent.FAIL not in TRANSITIONS[self.state]:
-            return  # of an earlier one, which has ended
+    def failed(self, error: KafkaError, *, of_end: bool = False) -> None:
+        """Note that a part of the transaction has failed, which therefore can't be committed.
+
+        Args:
+            error: Why.
+            of_end: It is the response to EndTxn; once that was sent, nothing else is a part of it.
+        """
+        if TransactionEvent.FAIL not in TRANSITIONS[self.state] or (self.end_sent and not of_end):
+            return  # of an earlier one, or behind its end
         if self.state is not TransactionState.ABORTING:
             self.error = self.error or error
         self.apply(TransactionEvent.FAIL)
