@@ -196,7 +196,9 @@ async def test_offsets_are_committed_with_the_transaction(
             metadata = kclient.GroupMetadata(group)
             await txn.commit_offsets(metadata, {partition: 3})
         async with asyncio.timeout(PATIENCE):  # such brokers don't wait for the markers
-            while await reader.committed([partition]) != {partition: OffsetAndMetadata(3)}:
+            while await reader.committed([partition]) != {  # noqa: ASYNC110
+                partition: OffsetAndMetadata(3)
+            }:
                 await asyncio.sleep(0.05)
         return
     with pytest.raises(ZeroDivisionError):

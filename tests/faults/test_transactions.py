@@ -131,3 +131,18 @@ async def test_what_expires_is_aborted_and_the_next_one_is_whole(
     async with out.transaction() as txn:
         txn.send(name, b"whole")
     assert await committed(consumer, name, 1) == [b"whole"]
+
+
+async def test_a_commit_that_close_cuts_off_is_no_success(broker, proxy, topic, producer) -> None:
+    name = await topic()
+    out = await producer(bootstrap=proxy.bootstrap, transactional_id=f"tx-{secrets.token_hex(6)}")
+    txn = out.transaction()
+    await txn.begin()
+    txn.send(name, b"v")
+    hold = proxy.add(Hold("EndTxn"))
+    task = asyncio.create_task(txn.commit())
+    while not hold.held:  # noqa: ASYNC110 - until the request is there
+        await asyncio.sleep(0.01)
+    await out.close(timeout=0.3)
+    with pytest.raises((kclient.CommitOutcomeUnknown, kclient.ClientClosed)):
+        await task
