@@ -71,6 +71,7 @@ def _hashable(key: Any) -> bool:
 BAD: dict[str, list[Any]] = {
     "assignments": [5, "t", [], {"u": [[1]]}, {"t": 5}, {"t": [[-1]]}, {"t": [[2**31]]},
                     {"t": [["1"]]}, {"t": [[]]}, {"t": [None]}, {5: [[1]]}],
+    "commit": _NO_FLAG,
     "concurrency": [None, 0, -1, *_NO_INT],
     "dead_letter_topic": [one for one in _NO_NAME if one is not None],
     "drain_timeout": [None, math.inf, *_NO_TIME],
@@ -90,6 +91,7 @@ BAD: dict[str, list[Any]] = {
     "partition": _NO_PARTITION,
     "partitions": _NO_PARTITIONS,
     "pattern": [5, "(", b"t", [], *_ODD],
+    "prepared": [None, 5, "tx", *_ODD],
     "producer": [5, "p", object(), kclient.Producer],
     "reason": _NO_TEXT,
     "retries": [5, "x", kclient.Retries],
@@ -128,6 +130,10 @@ GOOD: dict[str, Any] = {
     "Admin.create_partitions": {"totals": {"t": 2}},
     "Admin.delete_topics": {"topics": ["t"]},
     "Admin.describe_topics": {"topics": ["t"]},
+    "Admin.end_transaction": {
+        "prepared": kclient.PreparedTransaction("tx", 1, 0, 2),
+        "commit": True,
+    },
     "Admin.list_offsets": {"specs": {P: 0}},
     "Consumer.assign": {"partitions": [P]},
     "Consumer.beginning_offsets": {"partitions": [P]},
