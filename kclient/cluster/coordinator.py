@@ -13,7 +13,9 @@ import enum
 import math
 from typing import TYPE_CHECKING, Any
 
+from kclient.cluster.retry import RetryAction
 from kclient.cluster.view import Broker
+from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -26,10 +28,14 @@ from kclient.network import Lane, RequestFuture
 from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.cluster.calls import RetryState
     from kclient.cluster.core import ClientCore
     from kclient.network import RequestBuilder
     from kclient.protocol.message import Request
     from kclient.protocol.messages.find_coordinator import FindCoordinatorResponse
+    from kclient.types import TopicPartition
 
 PATIENCE = 3.0
 """Seconds that a broker may take to find the coordinator, before another one is asked too.
@@ -37,7 +43,24 @@ PATIENCE = 3.0
 Doubled with each one in a row that doesn't respond."""
 
 _FIRST_WITH_SEVERAL_KEYS = 4
+_BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 _GONE = (ConnectionLost, BrokerUnreachable, RequestTimedOut)
+
+
+def coordinator_error(
+    code: int,
+    doing: str,
+    *,
+    node_id: int,
+    topic_partition: TopicPartition | None = None,
+) -> BrokerError:
+    """Return the error of ``code`` from a coordinator.
+
+    Old ones have INVALID_PRODUCER_EPOCH for what is PRODUCER_FENCED today.
+    """
+    if code == ErrorCode.INVALID_PRODUCER_EPOCH:
+        code = ErrorCode.PRODUCER_FENCED
+    return broker_error(code, doing, topic_partition=topic_partition, node_id=node_id)
 
 
 class CoordinatorKey(enum.Enum):
@@ -278,6 +301,65 @@ class Coordinator:
 
         sent.add_listener(settle)
         return outcome
+
+    async def call(
+        self,
+        request: RequestBuilder,
+        *,
+        api: type[Request],
+        check: Callable[[Any, int], KafkaError | None],
+        may_repeat: Callable[[str, KafkaError], bool],
+        retry_state: RetryState,
+        max_version: int | None = None,
+        soon: float | None = None,
+    ) -> Any:
+        """Send ``request`` to the coordinator, whichever broker that is, until it succeeds.
+
+        Args:
+            request: A message, or a callable that makes it for the negotiated version.
+            api: The request's class.
+            check: Returns the error of a response from the given node.
+            may_repeat: Decides after an error, by the name of the API that it is of: this one, or
+                FindCoordinator.
+            retry_state: The deadline, and the failures so far.
+            max_version: Highest version that the caller can use; None for no limit.
+            soon: Seconds before it is repeated after CONCURRENT_TRANSACTIONS.
+
+        Raises:
+            RequestTimedOut: The deadline came first.
+            KafkaError: What ``may_repeat`` said no to.
+
+        Cancellation: abandons the response only. A request in flight may take effect.
+        """
+        calls = self._core.calls
+        while True:
+            version, node_id = calls.metadata.view.version, None
+            try:
+                node_id = await self.find(retry_state.deadline)
+                response = await self.send(
+                    node_id,
+                    request,
+                    api=api,
+                    caller_deadline=retry_state.deadline,
+                    max_version=max_version,
+                )
+                error = check(response, node_id)
+                if error is None:
+                    return response
+            except KafkaError as failure:
+                error = failure
+            calls.check_ended()
+            retry_state.attempts.add(calls.name_of(node_id), error)
+            if not may_repeat("FindCoordinator" if node_id is None else api.NAME, error):
+                raise retry_state.attempts.explain(error)
+            if node_id is not None:
+                self.judge(node_id, error)
+            busy = isinstance(error, BrokerError) and error.code == _BUSY
+            if soon is None or not busy:
+                await retry_state.wait(RetryAction.BACK_OFF, version)
+            else:
+                await calls.pause(min(soon, retry_state.time_left()))
+                retry_state.time_left()
 
     def judge(self, node_id: int, error: KafkaError) -> None:
         """Call ``lost`` if that is what ``error`` of a request to ``node_id`` means."""

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kclient.broker_errors import ProducerFenced
-from kclient.cluster.coordinator import Coordinator, CoordinatorKey
-from kclient.cluster.retry import RetryAction
+from kclient.cluster.coordinator import Coordinator, CoordinatorKey, coordinator_error
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BackgroundTaskDied,
@@ -23,7 +21,6 @@ from kclient.errors import (
     NoCommonVersion,
     ProtocolError,
     RequestTimedOut,
-    broker_error,
 )
 from kclient.producer.idempotence import ProducerIdAndEpoch
 from kclient.producer.transactions import TransactionErrorAction, action_for
@@ -44,7 +41,6 @@ from kclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kclient.cluster.calls import RetryState
     from kclient.cluster.core import ClientCore
     from kclient.config import ProducerConfig
     from kclient.network import RequestBuilder
@@ -208,49 +204,18 @@ class TransactionRequests:
             RequestTimedOut: There was no outcome in time.
             KafkaError: What the transaction has failed of.
         """
-        at = self._coordinator if coordinator is None else coordinator
-        calls, name = self._core.calls, api.NAME
-        retry_state = calls.retry_state(f"{name} of transactional id {self._id}", timeout)
-        cap = None if self._transactions.v2 else _LAST_OF_V1.get(name)
-        while True:
-            version, node_id, found_by = calls.metadata.view.version, None, "FindCoordinator"
-            try:
-                node_id = await at.find(retry_state.deadline)
-                found_by = name
-                response = await at.send(
-                    node_id,
-                    request,
-                    api=api,
-                    caller_deadline=retry_state.deadline,
-                    max_version=cap,
-                )
-                error = self._error_in(errors(response), name, node_id)
-                if error is None:
-                    return response
-            except KafkaError as failure:
-                error = failure
-            calls.check_ended()
-            if not self._may_repeat(found_by, error, last=last):
-                raise error
-            if node_id is not None:
-                at.judge(node_id, error)
-            await self._pause(retry_state, calls.name_of(node_id), error, version, soon)
-
-    async def _pause(
-        self,
-        retry_state: RetryState,
-        where: str,
-        error: KafkaError,
-        version: int,
-        soon: float | None,
-    ) -> None:
-        retry_state.attempts.add(where, error)
-        busy = isinstance(error, BrokerError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS
-        if soon is None or not busy:
-            await retry_state.wait(RetryAction.BACK_OFF, version)
-        else:
-            await self._core.calls.pause(min(soon, retry_state.time_left()))
-            retry_state.time_left()
+        name = api.NAME
+        return await (coordinator or self._coordinator).call(
+            request,
+            api=api,
+            check=lambda response, node_id: self._error_in(errors(response), name, node_id),
+            may_repeat=lambda asked, error: self._may_repeat(asked, error, last=last),
+            retry_state=self._core.calls.retry_state(
+                f"{name} of transactional id {self._id}", timeout
+            ),
+            max_version=None if self._transactions.v2 else _LAST_OF_V1.get(name),
+            soon=soon,
+        )
 
     def _error_in(
         self, errors: Iterable[tuple[int, TopicPartition | None]], name: str, node_id: int
@@ -258,7 +223,7 @@ class TransactionRequests:
         for code, partition in errors:
             if code:
                 about = f" for {partition}" if partition is not None else ""
-                return broker_error(
+                return coordinator_error(
                     code,
                     f"{name}{about} of transactional id {self._id} failed",
                     topic_partition=partition,
@@ -289,7 +254,7 @@ class TransactionRequests:
             if not transactions.can_renew:
                 action = TransactionErrorAction.DIE
         if action is TransactionErrorAction.DIE or last:
-            transactions.died(_fenced(error))
+            transactions.died(error)
         else:
             transactions.failed(error, of_end=name == "EndTxn")
         return False
@@ -342,10 +307,3 @@ class _OffsetsBuilder:
             group_instance_id=group.instance_id,
             topics=list(topics.values()),
         )
-
-
-def _fenced(error: BrokerError) -> KafkaError:
-    """Return ``error``, or PRODUCER_FENCED in place of the code that old coordinators have."""
-    if error.code != ErrorCode.INVALID_PRODUCER_EPOCH:
-        return error
-    return broker_error(ProducerFenced.code, error.message, node_id=error.node_id)
