@@ -139,7 +139,7 @@ class Admission:
                 accepted.
         """
         if self._accumulator.transactions is not None:
-            self._accumulator.transactions.check_sending()
+            self._accumulator.transactions.check_open()
         if self._value_serializer is not None:
             value = serialized(topic, "value", value, self._value_serializer)
         elif value.__class__ is not bytes:

@@ -184,8 +184,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._appender = admission.appender
         self._turn = new_yield_timer(accumulator.budget)
         self._put = admission.put
-        self._check_usable = core.check_usable
-        self._check = core.check_usable if transactions is None else self._check_sending
+        self._check = core.check_usable
         self._no_space = WhenFull.RAISE if config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
@@ -476,7 +475,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
             await producer.flush()
         """
-        self._check_usable()
+        self._check()
         failure = await self._flusher.flush()
         if failure is not None:
             raise failure
@@ -499,7 +498,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
             print(len(await producer.partitions_for("flights")))
         """
-        self._check_usable()
+        self._check()
         name = check_topic_name(topic)
         found = await self._core.metadata.wait_for_topic(name, self._config.api_timeout)
         return found.partitions
@@ -517,7 +516,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
                 txn.send("audited", b"value")
                 await txn.commit_offsets(consumer)
         """
-        self._check_usable()
+        self._check()
         if self._transactions is None:
             raise InvalidConfig(
                 "transaction() needs a transactional_id: a name that this producer has, and no "
@@ -620,7 +619,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         return self._failures.loop.create_future()
 
     async def _send_bulk(self, kind: type[BulkSend], topic: str, data: Any) -> int:
-        self._check()
+        self._check_sending()
         brokers = len(self._core.metadata.view.brokers)
         bulk = kind(
             check_topic_name(topic),
@@ -629,7 +628,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             self._accumulator,
             self._core,
             self._new_waiter,
-            lambda: self._check(),
+            self._check_sending,
             self._config.max_request_size * max(1, brokers),  # a full request for each
         )
         return await bulk.deliver(self._flusher)
@@ -639,9 +638,9 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         self._flusher.give_up(error)
 
     def _check_sending(self) -> None:
-        self._check_usable()
+        self._check()
         if self._accumulator.transactions is not None:
-            self._accumulator.transactions.check_sending()
+            self._accumulator.transactions.check_open()
 
     def _unfit_to_relay(self, *, running: bool) -> str | None:
         """Return why a consumer can't relay stored records with this producer; None if it can."""
@@ -660,7 +659,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
 
     async def _close(self) -> FlushFailed | None:
         """Flush, then close everything. If it is interrupted, it is run again and continues."""
-        self._check = self._check_usable = self._closed
+        self._check = self._closed
         self._appender.close()
         if self._transactions is not None:
             await self._transactions.close(self._closing.time_left)

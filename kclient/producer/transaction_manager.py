@@ -117,26 +117,19 @@ class TransactionManager:
     async def initialize(self, timeout: float) -> None:
         """Get an identity: earlier producers of the id are fenced, and their transaction aborted.
 
+        Called once; where it fails, the producer is closed.
+
         Raises:
-            RequestTimedOut: The coordinator gave none within ``timeout``; it can be called again.
+            RequestTimedOut: The coordinator gave none within ``timeout``.
             TransactionalIdAuthorizationFailed, ...: It refuses.
 
-        Cancellation: it can be called again.
+        Cancellation: as where it fails.
         """
-        transactions, identity = self._transactions, self._identity
-        transactions.apply(_E.INITIALIZE)
-        identity.requested()
-        try:
-            granted = await self._requests.initialize(timeout)
-        except BaseException as error:
-            cause = error if isinstance(error, KafkaError) else RequestTimedOut("cancelled")
-            identity.refused(cause)
-            if transactions.state is _S.INITIALIZING:
-                transactions.apply(_E.POSTPONE)
-            raise
-        identity.granted(*granted)
+        self._transactions.apply(_E.INITIALIZE)
+        self._identity.requested()
+        self._identity.granted(*await self._requests.initialize(timeout))
         self._use_features()
-        transactions.renewed()
+        self._transactions.renewed()
 
     def _use_features(self) -> bool:
         features, epoch = self._core.network.finalized_features()
@@ -160,12 +153,6 @@ class TransactionManager:
         self._core.counters.add("producer.transactions_begun")
         self._appender.open(asyncio.get_running_loop(), wall_ns_of(self._core.clock))
 
-    def check_open(self, what: str) -> None:
-        """Raise unless a transaction is open that ``what`` can be a part of."""
-        self._core.check_usable()
-        if self._transactions.state is not _S.IN_TRANSACTION:
-            raise self._transactions.refusal(what)
-
     async def commit_offsets(
         self,
         group: GroupMetadata,
@@ -173,10 +160,11 @@ class TransactionManager:
         timeout: float | None,
     ) -> None:
         """Have the end of the open transaction commit ``offsets``."""
-        self.check_open("commit_offsets was called")
+        left = self._deadline(timeout)
+        self._transactions.check_open("commit_offsets was called")
         if not offsets:
             return
-        seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
+        seconds = left - self._core.clock.now()
         self._offsets_pending += 1
         try:
             await self._requests.commit_offsets(self._identity.current, group, offsets, seconds)
@@ -196,8 +184,8 @@ class TransactionManager:
     async def prepare(self, timeout: float | None) -> PreparedTransaction:
         """Wait for everything in the open transaction, then take nothing more."""
         left = self._deadline(timeout)
-        self.check_open("prepare was called")
         transactions, identity = self._transactions, self._identity.current
+        transactions.check_open("prepare was called")
         try:
             async with asyncio.timeout(max(0.0, left - self._core.clock.now())):
                 while not self._sender.is_drained:

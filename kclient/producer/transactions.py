@@ -263,8 +263,8 @@ class Transactions:
 
     # What the application may do.
 
-    def check_sending(self) -> None:
-        """Raise unless records are taken now.
+    def check_open(self, what: str = "a record was sent") -> None:
+        """Raise unless a transaction is open that ``what`` can be a part of.
 
         Raises:
             WrongTransactionState: No transaction is open.
@@ -272,7 +272,7 @@ class Transactions:
             ProducerFenced, ...: The producer can't go on.
         """
         if self.state is not TransactionState.IN_TRANSACTION:
-            raise self.refusal("a record was sent")
+            raise self.refusal(what)
 
     def refusal(self, what: str) -> KafkaError:
         """Return the error for ``what``, a call that the present state doesn't allow."""

@@ -102,12 +102,12 @@ def queue(index: int = 0) -> PartitionQueue:
 def test_records_are_taken_in_an_open_transaction_only() -> None:
     transactions, _ = ready()
     with pytest.raises(WrongTransactionState, match="outside a transaction"):
-        transactions.check_sending()
+        transactions.check_open()
     transactions.begin()
-    transactions.check_sending()
+    transactions.check_open()
     transactions.apply(TransactionEvent.COMMIT)
     with pytest.raises(WrongTransactionState, match="being committed"):
-        transactions.check_sending()
+        transactions.check_open()
 
 
 def test_after_a_failure_only_an_abort_is_possible() -> None:
@@ -118,7 +118,7 @@ def test_after_a_failure_only_an_abort_is_possible() -> None:
     transactions.batch_failed(TopicAuthorizationFailed("y"), numbered=False)
     assert transactions.state is TransactionState.ABORTABLE_ERROR and transactions.drops_records
     with pytest.raises(TransactionAborted) as raised:
-        transactions.check_sending()
+        transactions.check_open()
     assert raised.value.__cause__ is first
     transactions.apply(TransactionEvent.ABORT)
     transactions.ended(renewed=True)
@@ -134,7 +134,7 @@ def test_after_a_fatal_failure_nothing_is(error: Exception) -> None:
     transactions.batch_failed(error, numbered=True)  # type: ignore[arg-type]
     transactions.batch_failed(MessageTooLarge("later"), numbered=True)
     with pytest.raises(type(error)):
-        transactions.check_sending()
+        transactions.check_open()
     assert transactions.reason.__cause__ is error
 
 
