@@ -246,7 +246,9 @@ class Sender:
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
         if self._transactions is not None and self._transactions.drops_records:
-            self._drop(self._transactions.reason)
+            if not self._drop(self._transactions.reason):
+                self.wake()
+                return
         if self._drained is not None and self.is_drained:
             self._drained.set_result(None)
             self._drained = None
@@ -258,28 +260,25 @@ class Sender:
                 self.wake()
                 break
 
-    def _drop(self, error: KafkaError) -> None:
+    def _drop(self, error: KafkaError) -> bool:
         """Fail what was not sent of a transaction that won't be committed, or must be sent again.
 
-        What is in flight stays, as the broker may write it; if there is much else, some of it is
-        dropped in the next step.
+        What is in flight stays, as the broker may write it. False if there is so much else that
+        some of it is left for the next step.
         """
         self._admission.appender.close()
         left = _EXPIRED_AT_ONCE
         for _ in self._admission.fail_waiting(error):
             left -= 1
             if left <= 0:
-                self.wake()
-                return
-        for queue in list(self._accumulator.busy):
-            queue.seal_open()
-            for batch in (*queue.sealed, *queue.outstanding):
-                if batch.state not in UNDER_WAY:
-                    left -= batch.outcome.count + _BATCH_COST
-                    self._response_handler.give_up(batch, error)
+                return False
+        for batch in self._accumulator.seal_all():
+            if batch.state not in UNDER_WAY:
+                left -= batch.outcome.count + _BATCH_COST
+                self._response_handler.give_up(batch, error)
             if left <= 0:
-                self.wake()
-                return
+                return False
+        return True
 
     @property
     def is_drained(self) -> bool:
@@ -548,7 +547,7 @@ class Sender:
                 partitions = transactions.next_partitions()
                 if not partitions:
                     break
-                with contextlib.suppress(RequestTimedOut):  # until there is an answer
+                with contextlib.suppress(RequestTimedOut):  # until there is a response
                     await requests.add_partitions(
                         self._identity.current, partitions, self._config.api_timeout
                     )
