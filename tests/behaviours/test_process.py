@@ -166,7 +166,9 @@ async def test_members_that_come_and_go_double_nothing(
     first, work = await start("a")
     await until_committed(first, {TopicPartition(source, 0): 3})
     second, more = await start("b")
-    await asyncio.sleep(1.0)
+    async with asyncio.timeout(PATIENCE):
+        while not second.assignment:  # noqa: ASYNC110 - it has joined then
+            await asyncio.sleep(0.02)
     await ended(work)
     await first.close()
     await until_committed(second, {TopicPartition(source, n): 30 for n in range(4)})

@@ -116,7 +116,7 @@ class Run:
                 await worker.wait()
 
     async def verdict(self) -> bool:
-        """Whether each record is there once, for everybody."""
+        """Whether each record is there once, for each of the readers."""
         expected = sorted(b"%d" % n for n in range(self.written))
         ok = self._compare(
             "kclient",
@@ -136,11 +136,11 @@ class Run:
         self._emit(f"find-hanging: {len(hanging)} transactions on {len(nodes)} brokers")
         return ok and not hanging
 
-    def _compare(self, who: str, seen: list[bytes], expected: list[bytes]) -> bool:
+    def _compare(self, reader: str, seen: list[bytes], expected: list[bytes]) -> bool:
         lost = Counter(expected) - Counter(seen)
         doubled = Counter(seen) - Counter(expected)
         self._emit(
-            f"{who}: {len(seen):,} records of {len(expected):,}, "
+            f"{reader}: {len(seen):,} records of {len(expected):,}, "
             f"{lost.total()} lost, {doubled.total()} doubled"
         )
         return not lost and not doubled
