@@ -38,7 +38,7 @@
         ├── HandlerFailed                              a handler of ``run`` failed for good
         ├── WrongTransactionState (RuntimeError)       sent outside a transaction, nested, ...
         ├── TransactionAborted                         it can't be committed; begin a new one
-        ├── CommitOutcomeUnknown    (TimeoutError)     commit() had no answer yet: call it again
+        ├── CommitOutcomeUnknown    (TimeoutError)     commit() had no response yet: call it again
         └── FlushFailed                                some of what was flushed was not delivered
             └── RowsNotDelivered                       likewise, of the rows of a table
 
@@ -383,10 +383,10 @@ class TransactionAborted(ClientError):
 
 
 class CommitOutcomeUnknown(ClientError, TimeoutError):
-    """The coordinator didn't answer a commit in time: it may be committed, or will be.
+    """The coordinator didn't respond to a commit in time: it may be committed, or will be.
 
-    It goes on in the background. Only ``commit()`` again, or the next ``begin()``, tells how it
-    ended; it can't be aborted any more.
+    It goes on in the background. ``commit()`` again, or the next ``begin()``, has its outcome; it
+    can't be aborted any more.
     """
 
     hint = "call commit() again, until it has an outcome"

@@ -244,7 +244,7 @@ class Coordinator:
             del self._held[request]
             failure = ConnectionLost(
                 f"{self._core.calls.name_of(node_id)} was given up as coordinator of "
-                f"{self._what} while it owed an answer: {error}",
+                f"{self._what} while a response was pending: {error}",
                 node_id=node_id,
             )
             failure.__cause__ = error
