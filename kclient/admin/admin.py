@@ -464,7 +464,7 @@ class Admin(AsyncOnly):
 
             await admin.end_transaction(prepared, commit=True)
         """
-        from kclient.admin.transactions import end_transaction
+        from kclient.admin.operations import end_transaction
 
         self._core.check_usable()
         if not isinstance(prepared, PreparedTransaction):

@@ -1,4 +1,4 @@
-"""The operations of ``Admin``: changes of topics, and lookups of topics, offsets and the cluster.
+"""The operations of ``Admin``: topics, lookups of offsets and the cluster, ends of transactions.
 
 The requests are in ``topics``; ``descriptions`` reads topics and the cluster. A controller responds
 before all brokers know of a change, and another broker could then report that a new topic doesn't
@@ -34,6 +34,7 @@ from kclient.admin.topics import (
 )
 from kclient.cluster import offset_lookup
 from kclient.cluster.calls import AnyNode, NodeTarget
+from kclient.cluster.coordinator import Coordinator, CoordinatorKey, coordinator_error
 from kclient.cluster.fanout import fan_out
 from kclient.cluster.wakeups import run_sliced
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError, broker_error
@@ -43,12 +44,15 @@ from kclient.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from kclient.protocol.messages.end_txn import EndTxnRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.network import RawResponse
+    from kclient.protocol.messages.end_txn import EndTxnResponse
+    from kclient.types import PreparedTransaction
 
 logger = logging.getLogger("kclient.admin")
 
@@ -63,6 +67,9 @@ GONE = 0
 
 BROKER = 4
 """Kafka's number of the resource type."""
+
+_LAST_WITHOUT_BUMP = 4
+"""EndTxn: from v5 on the coordinator raises the epoch, as protocol V2 has it."""
 
 NAMES = ("num.partitions", "default.replication.factor")
 
@@ -313,3 +320,26 @@ async def list_offsets(
         key: None if isinstance(got, OffsetAndTimestamp) and got.offset < 0 else got
         for key, got in found.items()
     }
+
+
+async def end_transaction(
+    core: ClientCore, prepared: PreparedTransaction, timeout: float, *, commit: bool
+) -> None:
+    """See ``Admin.end_transaction``: send EndTxn to the coordinator until there is a response."""
+    if prepared.is_empty:
+        return
+    name = prepared.transactional_id
+    what = f"EndTxn of transactional id {name}"
+
+    def check(response: EndTxnResponse, node_id: int) -> KafkaError | None:
+        code = response.error_code
+        return coordinator_error(code, f"{what} failed", node_id=node_id) if code else None
+
+    await Coordinator(core, name, CoordinatorKey.TRANSACTION).call(
+        EndTxnRequest(name, prepared.producer_id, prepared.epoch, commit),
+        api=EndTxnRequest,
+        check=check,
+        may_repeat=lambda asked, error: asked == EndTxnRequest.NAME and error.retriable,
+        retry_state=core.calls.retry_state(what, timeout),
+        max_version=None if prepared.protocol > 1 else _LAST_WITHOUT_BUMP,
+    )
