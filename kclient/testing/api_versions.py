@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
@@ -47,6 +47,11 @@ VERSIONS: dict[int, tuple[int, int]] = {
     21: (0, 2),  # DeleteRecords
     22: (0, 5),  # InitProducerId
     23: (2, 4),  # OffsetForLeaderEpoch
+    24: (0, 5),  # AddPartitionsToTxn
+    25: (0, 4),  # AddOffsetsToTxn
+    26: (0, 5),  # EndTxn
+    27: (1, 2),  # WriteTxnMarkers
+    28: (0, 5),  # TxnOffsetCommit
     32: (1, 4),  # DescribeConfigs
     33: (0, 2),  # AlterConfigs
     35: (1, 5),  # DescribeLogDirs
@@ -56,6 +61,9 @@ VERSIONS: dict[int, tuple[int, int]] = {
     44: (0, 1),  # IncrementalAlterConfigs
     47: (0, 0),  # OffsetDelete
     60: (0, 2),  # DescribeCluster
+    61: (0, 0),  # DescribeProducers
+    65: (0, 0),  # DescribeTransactions
+    66: (0, 2),  # ListTransactions
     68: (0, 1),  # ConsumerGroupHeartbeat
     74: (0, 1),  # ListConfigResources
     75: (0, 0),  # DescribeTopicPartitions
@@ -65,10 +73,25 @@ VERSIONS: dict[int, tuple[int, int]] = {
 
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-_FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version", 0, 1, 1))
-"""Name, lowest and highest supported level, finalized level, in Kafka's order, which is reversed
-for the finalized ones. Features of APIs that are not served (groups, share groups, streams,
-transactions) are left out."""
+
+class _Feature(NamedTuple):
+    name: str
+    lowest: int
+    highest: int
+    finalized: int
+
+
+def _features(transaction_version: int) -> list[_Feature]:
+    """Features in Kafka's order, which is reversed for the finalized ones.
+
+    Those of APIs that are not served (groups, share groups, streams) are left out.
+    """
+    return [
+        _Feature("metadata.version", 7, 30, 30),
+        _Feature("transaction.version", 0, 2, transaction_version),
+        _Feature("eligible.leader.replicas.version", 0, 1, 1),
+    ]
+
 
 Versions: TypeAlias = Mapping[int, tuple[int, int]]
 ApiName: TypeAlias = type[Request] | str | int
@@ -113,12 +136,17 @@ def handle(call: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResp
     if code is not None:
         return ApiVersionsResponse(error_code=code)
     # Before v4 a lowest level of 0 can't be encoded (KIP-1022), so such features are left out.
-    shown = [one for one in _FEATURES if one[1] > 0 or call.version >= 4]
+    features = _features(call.image.transaction_version)
+    shown = [one for one in features if one.lowest > 0 or call.version >= 4]
     return ApiVersionsResponse(
         api_keys=_listed(call.broker.versions),
-        supported_features=[SupportedFeatureKey(one[0], one[1], one[2]) for one in shown],
+        supported_features=[SupportedFeatureKey(*one[:3]) for one in shown],
         finalized_features_epoch=1,
-        finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES[::-1]],
+        finalized_features=[
+            FinalizedFeatureKey(one.name, one.finalized, one.finalized)
+            for one in features[::-1]
+            if one.finalized > 0
+        ],
     )
 
 

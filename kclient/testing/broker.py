@@ -19,6 +19,7 @@ from kclient.testing.controller import Controller
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.image import BrokerRegistration, MetadataImage
+from kclient.testing.inter_broker import Peers
 from kclient.testing.listeners import (
     INNER,
     Address,
@@ -32,6 +33,8 @@ from kclient.testing.replica_manager import ReplicaManager
 from kclient.testing.replicas import LeadershipChange, Replicas
 from kclient.testing.replication import ReplicaFetcherManager
 from kclient.testing.shared_state import LOOPBACK, SharedState
+from kclient.testing.transactions.coordinator import TransactionCoordinator
+from kclient.testing.transactions.verification import TransactionVerifier
 
 
 class Broker:
@@ -41,6 +44,9 @@ class Broker:
         node_id: Its id.
         sessions: Fetch sessions of its clients.
         groups: The groups that it coordinates.
+        transactions: The transactional ids that it coordinates.
+        peers: For its requests to other brokers.
+        verifier: Asks coordinators about transactions that are written to its logs.
         versions: Lowest and highest version that it serves, by API key.
         image: The cluster metadata that it knows.
         metadata_image: The image that its Metadata responses are made from.
@@ -73,6 +79,9 @@ class Broker:
         self.rng = shared.rng
         self.sessions = FetchSessions(shared.rng, self.config.session_slots)
         self.groups = GroupCoordinator(self, self.config.groups, shared.rng)
+        self.transactions = TransactionCoordinator(self, self.config.transactions)
+        self.peers = Peers(self)
+        self.verifier = TransactionVerifier(self)
         self.replicas.listeners.append(self._role_changed)
         shared.brokers[node_id] = self
 
@@ -273,6 +282,8 @@ class Broker:
         dials = [] if replication is None else replication.close()
         self.sessions.drop_all()
         self.groups.close()
+        self.transactions.close()
+        dials += self.peers.close()
         await shut(servers)
         await asyncio.gather(*dials, return_exceptions=True)
         return servers
@@ -296,7 +307,8 @@ class Broker:
 
     def _role_changed(self, turn: LeadershipChange) -> None:
         if self.running:
-            self.groups.role_changed(turn.topic, turn.partition, turn.leads, turn.leader_epoch)
+            for coordinator in (self.groups, self.transactions):
+                coordinator.role_changed(turn.topic, turn.partition, turn.leads, turn.leader_epoch)
 
     def links_changed(self) -> None:
         """The set of brokers that it reaches changed."""
@@ -308,6 +320,7 @@ class Broker:
         if self._replication is not None:
             if self._shared.is_running:
                 self._replication.refresh()
+                self.peers.refresh()
             else:
                 self._shared.running().call_soon(self._refresh)
 

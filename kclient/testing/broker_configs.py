@@ -70,6 +70,23 @@ class GroupSettings:
     """How long the first JoinGroup of a member may wait; not configurable in Kafka."""
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Limits and delays of transactions, each from one of Kafka's broker configurations."""
+
+    max_timeout_ms: int = 900_000
+    """Longest timeout of transactions that a producer may ask for."""
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    """How long an unused transactional id is kept."""
+    expiry_check_ms: int = 3_600_000
+    """How often ids are checked for that."""
+    partitions: int = 50
+    """Number of partitions of ``__transaction_state``."""
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    segment_bytes: int = 104_857_600
+
+
 class BrokerConfig:
     """Checked configuration of all brokers of a cluster; a value, replaced and never edited.
 
@@ -84,6 +101,12 @@ class BrokerConfig:
         replication_factor: Default for new topics.
         fetch_max_bytes: Maximum size of one fetch response.
         groups: Settings of the group coordinator.
+        transactions: Settings of the transaction coordinator.
+        verifies_transactions: A leader asks the coordinator before it appends the first batch of a
+            transaction, also for producers of version 1 (KIP-890).
+        verification_backoff: Seconds before a leader asks again, as the last transaction ends.
+        verification_timeout: Seconds after which it asks no more.
+        request_timeout: Seconds that brokers wait for each other's responses.
         session_slots: Fetch sessions per broker.
         partition_limit: Most partitions in one DescribeTopicPartitions response.
         request_max_bytes: Largest frame that is read.
@@ -178,6 +201,11 @@ class BrokerConfig:
         selector = self._values["replica.selector.class"]
         self.selects_by_rack = str(selector).endswith("RackAwareReplicaSelector")
         self.groups = self._group_settings()
+        self.transactions = self._transaction_settings()
+        self.verifies_transactions = bool(self._values["transaction.partition.verification.enable"])
+        self.verification_backoff = self._int("add.partitions.to.txn.retry.backoff.ms") / 1000
+        self.verification_timeout = self._int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+        self.request_timeout = self._int("request.timeout.ms") / 1000
         self.log_dirs = tuple(cast("list[str]", self._values["log.dirs"]))
         self.topic_defaults = topic_defaults({**self.static, **self.dynamic})
 
@@ -201,6 +229,17 @@ class BrokerConfig:
             partitions=self._int("offsets.topic.num.partitions"),
             replication_factor=self._int("offsets.topic.replication.factor"),
             segment_bytes=self._int("offsets.topic.segment.bytes"),
+        )
+
+    def _transaction_settings(self) -> TransactionSettings:
+        return TransactionSettings(
+            max_timeout_ms=self._int("transaction.max.timeout.ms"),
+            id_expiration_ms=self._int("transactional.id.expiration.ms"),
+            expiry_check_ms=self._int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            partitions=self._int("transaction.state.log.num.partitions"),
+            replication_factor=self._int("transaction.state.log.replication.factor"),
+            min_insync_replicas=self._int("transaction.state.log.min.isr"),
+            segment_bytes=self._int("transaction.state.log.segment.bytes"),
         )
 
 

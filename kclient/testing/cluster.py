@@ -39,8 +39,8 @@ from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
-from kclient.testing.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from kclient.testing.image import NO_LEADER, MetadataImage
+from kclient.testing.internal_topic import OFFSETS_TOPIC, partition_of
 from kclient.testing.listeners import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed
@@ -63,6 +63,9 @@ class Cluster(ClusterTopics):
             default; off here, since a typing error in a test would create a topic.
         broker_configs: By Kafka's names, such as ``{"message.max.bytes": 2_000_000}``.
         racks: The rack of each broker, in order; none by default.
+        transaction_version: Finalized level of the feature ``transaction.version``: with 0 or 1
+            producers speak version 1 of the transaction protocol, which is that of Kafka before
+            4.0, with 2 version 2 (KIP-890).
         seed: Of ids and session numbers: two clusters with the same seed generate the same ones.
         clock: Clock of record timestamps; the system's by default.
         network: Where brokers listen, as ``broker-1:9092`` and so on. By default on loopback
@@ -101,6 +104,7 @@ class Cluster(ClusterTopics):
         auto_create_topics: bool = False,
         broker_configs: Mapping[str, object] | None = None,
         racks: Sequence[str | None] | None = None,
+        transaction_version: int = 2,
         seed: int = 0,
         clock: Clock | None = None,
         network: MemoryNet | None = None,
@@ -108,6 +112,8 @@ class Cluster(ClusterTopics):
         port: int = 0,
     ) -> None:
         whole("brokers", brokers, 1)
+        if transaction_version not in _TRANSACTION_VERSIONS:
+            raise InvalidArgument(f"transaction_version={transaction_version!r} must be 0, 1 or 2")
         check_address(host, port, brokers)
         if network is not None and not isinstance(network, MemoryNet):
             raise InvalidArgument(f"network={network!r} must be a MemoryNet")
@@ -117,7 +123,7 @@ class Cluster(ClusterTopics):
         given = broker_configs_of(brokers, topic_defaults, auto_create_topics, broker_configs)
         rng = random.Random(checked_seed(seed))
         self._control_plane = ControlPlane(
-            MetadataImage(_new_cluster_id(rng), BrokerConfig(given)), rng
+            MetadataImage(_new_cluster_id(rng), BrokerConfig(given), transaction_version), rng
         )
         self.faults = Faults()
         self.requests = RequestLog()
@@ -603,6 +609,9 @@ class Cluster(ClusterTopics):
                 if replica is leader:
                     results.append(result)
         return results
+
+
+_TRANSACTION_VERSIONS = (0, 1, 2)
 
 
 def _new_cluster_id(rng: random.Random) -> str:

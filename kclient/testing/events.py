@@ -2,7 +2,7 @@
 
 Frozen values, each with its time. ``quorum.py`` makes them: from sessions, from the election of
 a controller, and from the difference between one image and the next; followers make those of log
-truncations. No event is made per record or per request.
+truncations, and coordinators those of transactions. No event is made per record or per request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import field
 from kclient.frozen import Frozen, frozen
 from kclient.testing.image import NO_LEADER, MetadataImage, PartitionRegistration
 
-_OFFSETS_TOPIC = "__consumer_offsets"
+_COORDINATED = ("__consumer_offsets", "__transaction_state")
 
 
 @frozen
@@ -80,7 +80,10 @@ class LeaderElected(ClusterEvent):
 
 @frozen
 class CoordinatorElected(LeaderElected):
-    """The same for a partition of ``__consumer_offsets``: its leader coordinates its groups."""
+    """The same for a partition of ``__consumer_offsets`` or ``__transaction_state``.
+
+    Its leader coordinates its groups, or its transactional ids.
+    """
 
 
 @frozen
@@ -125,6 +128,18 @@ class LogTruncated(ClusterEvent):
     """Number of offsets that were removed."""
 
 
+@frozen
+class TransactionChanged(ClusterEvent):
+    """A state of a transactional id is in the log of its coordinator."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    """Kafka's name: Empty (of a new producer), Ongoing, PrepareCommit, PrepareAbort (the end is
+    decided), CompleteCommit or CompleteAbort (all markers are written)."""
+
+
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[ClusterEvent]:
     """Events of the partitions that are in both images, in their order."""
     if before.topics is after.topics:
@@ -147,7 +162,7 @@ def _changes(before: PartitionRegistration, after: PartitionRegistration) -> Ite
         if after.leader == NO_LEADER:
             yield LeaderLost(topic, index, epoch)
         else:
-            kind = CoordinatorElected if topic == _OFFSETS_TOPIC else LeaderElected
+            kind = CoordinatorElected if topic in _COORDINATED else LeaderElected
             unclean = after.leader not in (*before.isr, *before.elr)
             yield kind(topic, index, after.leader, epoch, unclean)
     joined = tuple(one for one in after.isr if one not in before.isr)

@@ -94,6 +94,7 @@ class MetadataImage:
     Attributes:
         cluster_id: Base64 of 16 random bytes, as Kafka makes it.
         config: The configuration of all brokers.
+        transaction_version: Finalized level of the feature ``transaction.version``.
         version: Rises with each change.
         controller_id: Node id of the controller that made it.
         controller_epoch: Epoch of that controller.
@@ -104,6 +105,7 @@ class MetadataImage:
 
     cluster_id: str
     config: BrokerConfig
+    transaction_version: int = 2
     version: int = 0
     controller_id: int = NO_LEADER
     controller_epoch: int = 0

@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.record.message_set import read_batches
-from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
+from kclient.testing.log_state import (
+    LeaderEpochs,
+    Marker,
+    ProducerStates,
+    Segments,
+    TransactionIndex,
+)
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 
@@ -93,10 +99,10 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """The offset at which a read_committed consumer has to stop."""
-        first_open = self.transactions.first_open_offset
-        if first_open is None:
+        unstable = self.transactions.first_unstable_offset(self.high_watermark)
+        if unstable is None:
             return self.high_watermark
-        return min(first_open, self.high_watermark)
+        return min(unstable, self.high_watermark)
 
     def append(
         self, batch: StoredBatch, leader_epoch: int, log_append_time: int | None
@@ -109,18 +115,36 @@ class PartitionLog:
             log_append_time: Milliseconds for topics with LogAppendTime; None for CreateTime.
 
         Raises:
-            ApiError: The producer's epoch is old, or its sequence doesn't follow.
+            ApiError: The producer's epoch is old, its sequence doesn't follow, or it has a
+                transaction that the batch isn't part of.
         """
         if batch.producer_id >= 0:
             seen = self.producers.find_duplicate(batch)
             if seen is not None:
                 return Appended(seen.base_offset, seen.timestamp)
             self.producers.check(batch)
+            is_open = self.transactions.open_offset(batch.producer_id) is not None
+            if is_open and not batch.is_transactional:
+                raise ApiError(ErrorCode.INVALID_TXN_STATE)
         batch.place(self.end_offset, leader_epoch)
         if log_append_time is not None:
             batch.set_times(log_append_time, log_append_time=True)
         self.append_placed(batch)
         return Appended(batch.base_offset, -1 if log_append_time is None else log_append_time)
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer's transaction in that epoch has records here."""
+        state = self.producers.get(producer_id)
+        return (
+            state is not None
+            and state.epoch == epoch
+            and self.transactions.open_offset(producer_id) is not None
+        )
+
+    def check_marker(self, marker: Marker) -> None:
+        """Raise ApiError if a marker is late: INVALID_PRODUCER_EPOCH or ..._COORDINATOR_FENCED."""
+        is_open = self.transactions.open_offset(marker.producer_id) is not None
+        self.producers.check_marker(marker, is_open=is_open)
 
     def append_placed(self, batch: StoredBatch) -> None:
         """Append a batch that has its offsets already: markers, gaps, and batches of a leader.

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
+from kclient.record.builder import BatchBuilder
 from kclient.record.layout import BATCH_HEADER_BYTES
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
@@ -26,7 +27,13 @@ REMEMBERED_BATCHES = 5
 """Per producer, as in Kafka: this limits ``max.in.flight`` of idempotent producers."""
 _MAX_SEQUENCE = (1 << 31) - 1
 _CONTROL_KEY = struct.Struct(">hh")
-_ABORT = 0
+_MARKER_VALUE = struct.Struct(">hi")
+_MARKER_BYTES = 1024
+_BUMPS_EPOCH = 2
+"""The first version of the transaction protocol in which each end raises the producer's epoch."""
+_LAST_EPOCH = (1 << 15) - 1
+ABORT, COMMIT = 0, 1
+"""Types of the markers that end a transaction."""
 
 
 # Leader epochs (KIP-101, KIP-320)
@@ -111,6 +118,38 @@ class ProducerState:
     epoch: int
     last_sequence: int = -1
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    last_timestamp: int = -1
+    coordinator_epoch: int = -1
+    """Of the transaction coordinator that wrote its last marker."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Use a new epoch, in which sequences begin at 0; the same one changes nothing."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.last_sequence = -1
+            self.batches.clear()
+
+
+class BatchStart(NamedTuple):
+    """Producer and first sequence of a batch."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+@dataclass(slots=True, eq=False)
+class Verification:
+    """A batch of a transaction waits for its coordinator to confirm that the partition is added.
+
+    It is void once a marker or another batch of the producer was appended (KIP-890).
+    """
+
+    epoch: int
+    lowest_sequence: int
+    """Of all batches that waited: a later one must not overtake it."""
+    adds: bool
+    """The producer speaks version 2: its partitions are added when it writes to them."""
 
 
 class ProducerStates:
@@ -118,6 +157,11 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self._verifications: dict[int, Verification] = {}
+
+    def items(self) -> Iterable[tuple[int, ProducerState]]:
+        """All producer ids with their states."""
+        return self._states.items()
 
     def get(self, producer_id: int) -> ProducerState | None:
         """The state of a producer, None if it never wrote or was forgotten."""
@@ -137,11 +181,16 @@ class ProducerStates:
     def check(self, batch: StoredBatch) -> None:
         """Raise ApiError unless ``batch``, which is no duplicate, is the next of its producer."""
         state = self._states.get(batch.producer_id)
+        first = batch.base_sequence
+        waited = self._verifications.get(batch.producer_id)
+        if waited is not None and (
+            first > waited.lowest_sequence or (waited.adds and first and state is None)
+        ):
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if state is None:
             return  # forgotten by retention, or new: any sequence is accepted (KIP-360)
         if batch.producer_epoch < state.epoch:
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
-        first = batch.base_sequence
         if batch.producer_epoch > state.epoch:
             if first != 0:
                 raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -155,11 +204,13 @@ class ProducerStates:
         state = self._states.get(batch.producer_id)
         if state is None:
             state = self._states[batch.producer_id] = ProducerState(batch.producer_epoch)
-        elif state.epoch != batch.producer_epoch:
-            state.epoch = batch.producer_epoch
-            state.batches.clear()
-        if batch.is_control:
-            return  # a marker has no sequence
+        state.begin_epoch(batch.producer_epoch)
+        state.last_timestamp = batch.max_timestamp
+        if batch.is_transactional:
+            self._end_verification(batch)
+        if batch.is_control:  # a marker has no sequence
+            state.coordinator_epoch = max(state.coordinator_epoch, coordinator_epoch_of(batch))
+            return
         state.last_sequence = batch.last_sequence
         state.batches.append(
             AppendedBatch(
@@ -171,6 +222,67 @@ class ProducerStates:
             )
         )
 
+    # Transactions
+
+    def begin_verification(self, first: BatchStart, *, adds: bool) -> Verification:
+        """A batch waits for its coordinator; return what ``is_verified`` takes when it came.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH: there is a newer producer.
+        """
+        self.check_epoch(first)
+        producer_id, epoch, sequence = first
+        known = self._verifications.get(producer_id)
+        if known is None or epoch > known.epoch:
+            known = self._verifications[producer_id] = Verification(epoch, sequence, adds)
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known
+
+    def check_epoch(self, first: BatchStart) -> None:
+        """Raise ApiError, INVALID_PRODUCER_EPOCH, if there is a newer producer."""
+        state = self._states.get(first.producer_id)
+        if state is not None and first.epoch < state.epoch:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+
+    def _end_verification(self, batch: StoredBatch) -> None:
+        """A batch or marker was appended: what waited before it is void, or not necessary.
+
+        In version 2 a marker raises the epoch, and with that epoch the next transaction may wait.
+        """
+        waited = self._verifications.get(batch.producer_id)
+        if waited is not None and not (
+            waited.adds and batch.is_control and batch.producer_epoch == waited.epoch
+        ):
+            del self._verifications[batch.producer_id]
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """Whether no marker came between the coordinator's response and the append."""
+        return self._verifications.get(producer_id) is verification
+
+    def check_marker(self, marker: Marker, *, is_open: bool) -> None:
+        """Raise ApiError if a newer producer or coordinator wrote a marker before.
+
+        In version 2 a marker has a higher epoch than the transaction, so that a late one can't end
+        the next transaction; the same epoch is accepted if no transaction is open, as a repetition.
+
+        Args:
+            marker: To be appended.
+            is_open: Whether the producer has a transaction here.
+        """
+        state = self._states.get(marker.producer_id)
+        if state is None:
+            return
+        late = marker.producer_epoch < state.epoch
+        if marker.transaction_version >= _BUMPS_EPOCH:
+            late = late or (
+                marker.producer_epoch == state.epoch and is_open and state.epoch != _LAST_EPOCH
+            )
+        if late:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
     def forget(self, producer_id: int | None = None) -> None:
         """Drop the state of one producer, or of all, as expiry does."""
         if producer_id is None:
@@ -180,7 +292,25 @@ class ProducerStates:
 
 
 # Transactions (KIP-98): open ones limit the last stable offset, and a read_committed consumer needs
-# the aborted ones that overlap its records. No broker here runs transactions.
+# the aborted ones that overlap its records.
+
+
+class Marker(NamedTuple):
+    """What ends a transaction in a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """Leader epoch of the coordinator's partition of ``__transaction_state``."""
+    committed: bool
+    transaction_version: int
+
+    def encode(self, wall_ms: int) -> bytes:
+        """Its control batch."""
+        builder = BatchBuilder(_MARKER_BYTES, transactional=True, control=True)
+        key = _CONTROL_KEY.pack(0, COMMIT if self.committed else ABORT)
+        builder.append(wall_ms, key, _MARKER_VALUE.pack(0, self.coordinator_epoch), None)
+        return builder.encode(self.producer_id, self.producer_epoch)
 
 
 class AbortedTransaction(NamedTuple):
@@ -196,12 +326,24 @@ class TransactionIndex:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
+        self._ended: list[tuple[int, int]] = []
         self._aborted: list[AbortedTransaction] = []
 
     @property
     def first_open_offset(self) -> int | None:
         """Where the oldest open transaction began; None if none is open."""
         return min(self._open.values()) if self._open else None
+
+    def open_offset(self, producer_id: int) -> int | None:
+        """Where a producer's open transaction began; None if it has none."""
+        return self._open.get(producer_id)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction began that is open, or whose marker isn't committed yet."""
+        if self._ended:
+            self._ended = [one for one in self._ended if one[1] >= high_watermark]
+        starts = [*self._open.values(), *(first for first, _ in self._ended)]
+        return min(starts, default=None)
 
     def note(self, batch: StoredBatch) -> None:
         """Update it with a transactional batch or a marker that was appended."""
@@ -211,7 +353,10 @@ class TransactionIndex:
             self._open.setdefault(batch.producer_id, batch.base_offset)
             return
         first = self._open.pop(batch.producer_id, None)
-        if first is not None and marker_type(batch) == _ABORT:
+        if first is None:
+            return
+        self._ended.append((first, batch.base_offset))
+        if marker_type(batch) == ABORT:
             self._aborted.append(AbortedTransaction(batch.producer_id, first, batch.base_offset))
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -234,6 +379,15 @@ def marker_type(batch: StoredBatch) -> int:
         return -1
     _, kind = _CONTROL_KEY.unpack_from(batch.data, position)
     return int(kind)
+
+
+def coordinator_epoch_of(batch: StoredBatch) -> int:
+    """The coordinator epoch of a marker, -1 if it has none: one byte is the value's length."""
+    position = BATCH_HEADER_BYTES + 5 + _CONTROL_KEY.size + 1
+    if marker_type(batch) < 0 or len(batch.data) < position + _MARKER_VALUE.size:
+        return UNDEFINED
+    _, epoch = _MARKER_VALUE.unpack_from(batch.data, position)
+    return int(epoch)
 
 
 # Segments: Kafka keeps a log in files, and a new one begins where the last would grow over

@@ -83,8 +83,6 @@ def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
         or (batch.producer_id >= 0 and batch.base_sequence < 0)
     ):
         raise ApiError(ErrorCode.INVALID_RECORD)
-    if batch.is_transactional:  # without a transaction coordinator no transaction can be open
-        raise ApiError(ErrorCode.INVALID_TXN_STATE)
     if batch.codec > Compression.ZSTD:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     _check_records(batch, config, now_ms)

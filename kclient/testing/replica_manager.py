@@ -22,9 +22,10 @@ from kclient.testing.fetch_sessions import PartitionKey
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.log import Appended
 from kclient.testing.log_cleaner import CleanResult, clean
+from kclient.testing.log_state import Marker
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import LeadershipChange, Replicas
-from kclient.testing.responses import PendingResult
+from kclient.testing.responses import ApiError, PendingResult
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.timers import Timer
 
@@ -37,7 +38,7 @@ logger = logging.getLogger("kclient.testing")
 _RETRY_SECONDS = 1.0
 """Delay before a request to a controller that couldn't be reached is retried."""
 
-_INTERNAL_SECONDS = 5.0
+INTERNAL_SECONDS = 5.0
 """Limit to commit an append of the broker itself: Kafka's offsets.commit.timeout.ms."""
 
 
@@ -260,7 +261,12 @@ class ReplicaManager:
         self._appended(replica, end_before)
 
     def append_internal(
-        self, topic: str, index: int, batch: StoredBatch, done: Callable[[ErrorCode], None]
+        self,
+        topic: str,
+        index: int,
+        batch: StoredBatch,
+        done: Callable[[ErrorCode], None],
+        seconds: float = INTERNAL_SECONDS,
     ) -> None:
         """Append a batch of the broker itself, and call ``done`` when all in sync have it.
 
@@ -269,6 +275,7 @@ class ReplicaManager:
             index: Of its partition.
             batch: Its offset is assigned here.
             done: Called once, with NONE or an error code; never once the broker is down.
+            seconds: How long that may take.
         """
         replica = self.replicas.get(topic, index)
         if replica is None or not replica.leads:
@@ -279,12 +286,47 @@ class ReplicaManager:
             return
         batch.place(replica.log.end_offset, replica.epoch)
         self.append_placed(replica, batch)
+        self._when_committed(replica, done, seconds)
+
+    def append_marker(
+        self,
+        replica: Replica,
+        marker: Marker,
+        done: Callable[[ErrorCode], None],
+        seconds: float = INTERNAL_SECONDS,
+    ) -> None:
+        """Append the marker that ends a transaction in a partition that this broker leads.
+
+        Args:
+            replica: The leader's replica.
+            marker: Its epochs are checked against those of the producer's state.
+            done: Called once, with NONE when all in sync have it, or an error code; never once the
+                broker is down.
+            seconds: How long that may take.
+        """
+        if not replica.has_min_isr:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return
+        try:
+            replica.log.check_marker(marker)
+        except ApiError as refused:
+            done(refused.code)
+            return
+        batch = StoredBatch(marker.encode(self._wall_ms()))
+        batch.place(replica.log.end_offset, replica.epoch)
+        self.append_placed(replica, batch)
+        self._when_committed(replica, done, seconds)
+
+    def _when_committed(
+        self, replica: Replica, done: Callable[[ErrorCode], None], seconds: float
+    ) -> None:
+        """Call ``done`` once all in sync have what the log has now."""
         outcome: list[ErrorCode] = []
         waiting = ProducePartitionStatus(replica, replica.log.end_offset, outcome.append)
         if waiting.look():
             done(outcome[0])
             return
-        answer = DelayedProduce([waiting], _INTERNAL_SECONDS, lambda: done(outcome[0])).answer
+        answer = DelayedProduce([waiting], seconds, lambda: done(outcome[0])).answer
         self._internal[answer] = None
         answer.then(lambda _: self._internal.pop(answer, None))
 

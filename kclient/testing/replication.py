@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
-from kclient.errors import ProtocolError
-from kclient.protocol.headers import decode_response_header, encode_request
-from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.list_offsets import ListOffsetsResponse
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowerFetch
+from kclient.testing.inter_broker import BrokerConnection
 from kclient.testing.replica import Replica
-from kclient.testing.responses import ApiError
 from kclient.testing.timers import Timer
 
 if TYPE_CHECKING:
@@ -71,7 +66,7 @@ class ReplicaFetcher:
         self._fetch = FollowerFetch(
             broker.node_id, control_plane.tally, control_plane.quorum.notify
         )
-        self._peer: LeaderConnection | None = None
+        self._peer: BrokerConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._pause = Timer(broker.call_later, self._try_again)
         self._revival = Timer(broker.call_later, self._revive)
@@ -109,7 +104,7 @@ class ReplicaFetcher:
     def _connect(self) -> None:
         if self._dialing is not None or self._closed:
             return
-        peer = LeaderConnection(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
+        peer = BrokerConnection(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
         address = self._broker.inner_address(self._leader)
         if address.network is not None:
             try:
@@ -123,7 +118,7 @@ class ReplicaFetcher:
             self._dial(peer), name=f"broker {self._broker.node_id} dials {self._leader}"
         )
 
-    async def _dial(self, peer: LeaderConnection) -> None:
+    async def _dial(self, peer: BrokerConnection) -> None:
         """Connect to a socket. Cancellation: nothing stays open."""
         try:
             address = self._broker.inner_address(self._leader)
@@ -139,12 +134,12 @@ class ReplicaFetcher:
         else:
             self._begin(peer)
 
-    def _begin(self, peer: LeaderConnection) -> None:
+    def _begin(self, peer: BrokerConnection) -> None:
         self._peer = peer
         self._fetch.begin()
         self._next()
 
-    def _lost(self, peer: LeaderConnection, why: str) -> None:
+    def _lost(self, peer: BrokerConnection, why: str) -> None:
         if self._peer is peer:
             self._peer = None
             self._overdue.cancel()
@@ -225,89 +220,3 @@ class ReplicaFetcher:
         if peer is not None:
             peer.close()
             self._connect()
-
-
-R = TypeVar("R", bound=Response)
-
-_SIZE = struct.Struct(">i")
-
-
-class LeaderConnection(asyncio.Protocol):
-    """One connection to a leader; it shares nothing with clients.
-
-    One request at a time, as a follower needs no more, of any kind; responses come in callbacks, so
-    that a broker needs no task.
-
-    Args:
-        client_id: The client id that it sends.
-        lost: Called once with the reason when the connection is lost, unless ``close`` ended it.
-    """
-
-    def __init__(self, client_id: str, lost: Callable[[str], None]) -> None:
-        self._client_id = client_id
-        self._lost = lost
-        self._transport: asyncio.Transport | None = None
-        self._closed = False
-        self._buffer = bytearray()
-        self._correlation = 0
-        self._waiting: Callable[[memoryview], None] | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request has no response yet."""
-        return self._waiting is not None
-
-    def call(
-        self, request: Request, version: int, answer: type[R], done: Callable[[R], None]
-    ) -> None:
-        """Send a request; ``done`` gets the response, unless the connection is lost before."""
-        self._correlation += 1
-
-        def decode(frame: memoryview) -> None:
-            correlation, start = decode_response_header(frame, answer.API_KEY, version)
-            if correlation != self._correlation:
-                raise ProtocolError(f"answer {correlation} to request {self._correlation}")
-            done(answer.decode(frame, version, start))
-
-        self._waiting = decode
-        if self._transport is not None:
-            self._transport.write(
-                encode_request(request, version, self._correlation, self._client_id)
-            )
-
-    def close(self) -> None:
-        """Abort the connection; ``lost`` is not called."""
-        self._closed = True
-        self._waiting = None
-        if self._transport is not None:
-            self._transport.abort()
-
-    # Called by the transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) < _SIZE.size:
-            return
-        (size,) = _SIZE.unpack_from(self._buffer)
-        if len(self._buffer) < _SIZE.size + size:
-            return
-        frame = bytes(memoryview(self._buffer)[_SIZE.size : _SIZE.size + size])
-        del self._buffer[: _SIZE.size + size]
-        decode, self._waiting = self._waiting, None
-        if decode is None or self._closed:
-            return
-        try:
-            decode(memoryview(frame))
-        except (ProtocolError, ApiError) as error:  # a test may have made this response
-            self.close()
-            self._lost(str(error))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
-        if not self._closed:
-            self._closed = True
-            self._waiting = None
-            self._lost(str(error or "the connection ended"))

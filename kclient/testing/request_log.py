@@ -34,6 +34,8 @@ _PRODUCE = 0
 _FORGOTTEN = -1
 _SHOWN = 5
 """Number of entries that a failing test prints."""
+_ERROR_CODES = ("error_code", "partition_error_code")
+"""Names of fields with an error code."""
 _CODES = frozenset(ErrorCode)
 _NAMED = 3
 """Number of names, or errors, that a failing test prints."""
@@ -119,7 +121,7 @@ def _collect_errors(value: object, found: dict[int, None]) -> None:
     elif isinstance(value, Struct):
         for name in value.__slots__:
             part = getattr(value, name)
-            if name == "error_code":
+            if name in _ERROR_CODES:
                 if part:
                     found[part] = None
             elif isinstance(part, (list, Struct)):

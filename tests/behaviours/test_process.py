@@ -17,12 +17,6 @@ PATIENCE = 40.0
 FIRST_WITH_GENERATIONS = (2, 5, 0)
 
 
-@pytest.fixture(autouse=True)
-def needs_a_coordinator(broker: Any) -> None:
-    if broker.kind == "embedded":
-        pytest.skip("the embedded cluster has no transaction coordinator yet")
-
-
 @pytest.fixture
 def generations(broker: Any) -> None:
     if broker.version < FIRST_WITH_GENERATIONS:

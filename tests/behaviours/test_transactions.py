@@ -18,12 +18,6 @@ PATIENCE = 90.0
 """Seconds. Old brokers look every 60 s for transactions that are open too long."""
 
 
-@pytest.fixture(autouse=True)
-def needs_a_coordinator(broker: Any) -> None:
-    if broker.kind == "embedded":
-        pytest.skip("the embedded cluster has no transaction coordinator yet")
-
-
 def new_id() -> str:
     return f"tx-{secrets.token_hex(6)}"
 

@@ -10,7 +10,7 @@ from typing import Any
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster
 from kclient.testing.broker import Broker
-from kclient.testing.groups.offsets_topic import partition_of
+from kclient.testing.internal_topic import partition_of
 from tests.unit.testing.group_calls import (
     join,
     sync,

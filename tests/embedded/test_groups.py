@@ -15,7 +15,7 @@ from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.protocol.messages.list_groups import ListGroupsRequest
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.testing import Cluster
-from kclient.testing.groups.offsets_topic import partition_of
+from kclient.testing.internal_topic import partition_of
 from tests.embedded.group_scene import Scene, code_of, group_scene
 from tests.unit.testing.group_calls import (
     NEWEST,

@@ -7,13 +7,10 @@ Raw responses are in `test_testing_topics.py`, too.
 from __future__ import annotations
 
 import asyncio
-import functools
 import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
-import aiokafka
-import aiokafka.errors
 import confluent_kafka
 import pytest
 
@@ -26,8 +23,6 @@ from tests.unit.testing.raw_peer import RawPeer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-    import kafka.errors
 
 T = TypeVar("T")
 PATIENCE = 30.0
@@ -69,42 +64,6 @@ async def test_heartbeats_of_other_groups_are_advertised_and_refused(
         got = await peer.call(request_class("g", "m"), version)
     assert got.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert text in got.error_message
-
-
-# Transactions
-
-
-async def test_librdkafka_gives_transactions_up(cluster: Cluster) -> None:
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "x"}
-    )
-    with pytest.raises(confluent_kafka.KafkaException, match="doesn't serve transactions") as found:
-        await blocking(functools.partial(producer.init_transactions, PATIENCE))
-    assert found.value.args[0].fatal()
-
-
-async def test_aiokafka_gives_transactions_up(cluster: Cluster) -> None:
-    producer = aiokafka.AIOKafkaProducer(
-        bootstrap_servers=cluster.bootstrap, transactional_id="x", request_timeout_ms=1000
-    )
-    with pytest.raises(aiokafka.errors.KafkaError, match="ClusterAuthorizationFailed"):
-        async with asyncio.timeout(PATIENCE):
-            await producer.start()
-    await producer.stop()
-
-
-async def test_kafka_python_gives_transactions_up(cluster: Cluster) -> None:
-    def begin() -> None:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=cluster.bootstrap, transactional_id="x", max_block_ms=PATIENCE * 1000
-        )
-        try:
-            producer.init_transactions()
-        finally:
-            producer.close(0)
-
-    with pytest.raises(kafka.errors.KafkaError, match="ClusterAuthorizationFailed"):
-        await blocking(begin)
 
 
 # Groups

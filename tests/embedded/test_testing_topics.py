@@ -14,7 +14,6 @@ from kclient.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from kclient.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.testing import Cluster
 from tests.unit.testing.raw_peer import RawPeer
 
@@ -59,22 +58,3 @@ async def test_one_request_creates_at_most_so_many_partitions(
     )
     assert response.results[0].error_code == ErrorCode.POLICY_VIOLATION
     assert cluster.partition_count("t") == 2
-
-
-@pytest.mark.parametrize("version", [1, 3, 4, 6])
-async def test_a_coordinator_of_transactions_is_refused_with_a_clear_text(
-    peer: RawPeer, version: int
-) -> None:
-    batched = version >= 4
-    request = (
-        FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"])
-        if batched
-        else FindCoordinatorRequest("a", 1)
-    )
-    got = await peer.call(request, version)
-    answers = got.coordinators if batched else [got]
-    assert len(answers) == (2 if batched else 1)
-    for answer in answers:
-        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert answer.error_message == "The embedded cluster doesn't serve transactions yet."
-        assert answer.node_id == -1

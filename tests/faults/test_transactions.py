@@ -21,12 +21,6 @@ CASES = [(2, api) for api in OF_BOTH] + [(1, api) for api in (*OF_BOTH, *OF_V1)]
 ROUNDS = 3
 
 
-@pytest.fixture(autouse=True)
-def needs_a_coordinator(broker: Any) -> None:
-    if broker.kind == "embedded":
-        pytest.skip("the embedded cluster has no transaction coordinator yet")
-
-
 @pytest.fixture
 def speak(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have producers speak one protocol, whatever the cluster has finalized."""

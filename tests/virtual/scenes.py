@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 
 import pyarrow
+import pytest
 
 import kclient
 from kclient.admin import NewTopic
@@ -533,6 +534,13 @@ async def list_offsets(scene: AdminScene) -> None:
     )
 
 
+async def end_transaction(scene: AdminScene) -> None:
+    prepared = kclient.PreparedTransaction("nobody", 7, 0, 2)
+    with pytest.raises(kclient.BrokerError) as refused:
+        await scene.client.end_transaction(prepared, commit=False)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
 CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ...] = (
     (StartingProducerScene, (start, body)),
     (
@@ -586,6 +594,7 @@ CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ..
             list_topics,
             describe_cluster,
             list_offsets,
+            end_transaction,
         ),
     ),
 )

@@ -16,8 +16,8 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, KafkaError, RequestTimedOut
 from kclient.protocol.messages.group_log import OffsetCommitKey, OffsetCommitValue
 from kclient.testing import Cluster, run_virtually
-from kclient.testing.groups.offsets_topic import partition_of
 from kclient.testing.groups.records import decode
+from kclient.testing.internal_topic import partition_of
 from kclient.types import TopicPartition
 from tests.virtual.commit_scene import COMMIT, P0, P1, P2, Scene, at, scene
 

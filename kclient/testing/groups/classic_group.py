@@ -368,16 +368,29 @@ class ClassicGroup:
 
     # Checks for offset requests
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Raise ApiError unless that member and generation may commit offsets."""
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        """Raise ApiError unless that member and generation may commit offsets.
+
+        A transaction may also commit for no member, as producers did before KIP-447, and while the
+        members wait for their assignments.
+        """
         if generation < 0 and self.state is State.EMPTY:
             return  # from an admin client, or a consumer with manual assignment
         if generation < 0 and not member_id and instance_id is None:
+            if transactional:
+                return
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         self.check_member(member_id, instance_id)
         if generation != self.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:

@@ -16,7 +16,7 @@ from kclient.protocol.messages.group_log import OffsetCommitKey, OffsetCommitVal
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.records import OffsetRecord, offset_tombstone
+from kclient.testing.groups.records import NO_PRODUCER, OffsetRecord, Producer, offset_tombstone
 from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
@@ -37,6 +37,8 @@ class CommittedOffset:
     expires_ms: int
     """Expiry time that old clients request; -1 for the brokers' retention."""
     topic_id: bytes = ZERO_UUID
+    order: int = 0
+    """Of its record among those of the log, which decides between a transaction and others."""
 
     def record(self, group_id: str, topic: str, partition: int) -> OffsetRecord:
         """Its record for the log."""
@@ -51,7 +53,7 @@ class CommittedOffset:
         return OffsetRecord(OffsetCommitKey(group_id, topic, partition), value)
 
     @classmethod
-    def read(cls, value: OffsetCommitValue) -> CommittedOffset:
+    def read(cls, value: OffsetCommitValue, order: int = 0) -> CommittedOffset:
         """Make it from a record's value."""
         return cls(
             value.offset,
@@ -60,23 +62,51 @@ class CommittedOffset:
             value.commit_timestamp,
             value.expire_timestamp,
             value.topic_id,
+            order,
         )
 
 
 class Offsets:
-    """Offsets by group, topic and partition."""
+    """Offsets by group, topic and partition; those of open transactions are pending."""
 
     def __init__(self) -> None:
         self._appended: _Table = {}
         self._committed: _Table = {}
+        self._pending: dict[int, _Table] = {}
+        self._count = 0
 
-    def append(self, record: OffsetRecord) -> None:
-        """A record was appended."""
-        _apply(self._appended, record)
+    def append(self, record: OffsetRecord, producer_id: int = NO_PRODUCER) -> None:
+        """A record was appended, of a transaction if ``producer_id`` isn't -1."""
+        self._count += 1
+        if producer_id != NO_PRODUCER:
+            _apply(self._pending.setdefault(producer_id, {}), record, self._count)
+            return
+        _apply(self._appended, record, self._count)
+        if record.value is None:
+            for table in self._pending.values():
+                _apply(table, record)
 
     def commit(self, record: OffsetRecord) -> None:
-        """A record is committed."""
-        _apply(self._committed, record)
+        """A record that is not of a transaction is committed."""
+        key, value = record
+        known = self._appended.get(key.group, {}).get(key.topic, {}).get(key.partition)
+        _apply(self._committed, record, 0 if value is None or known is None else known.order)
+
+    def end(self, producer_id: int, committed: bool) -> None:
+        """A transaction ended: apply its offsets, unless later ones were committed, or drop them.
+
+        Kafka decides by the offsets of the records, so that each order of loading gives the same.
+        """
+        pending = self._pending.pop(producer_id, {})
+        if not committed:
+            return
+        for group_id, topics in pending.items():
+            for topic, partitions in topics.items():
+                for partition, one in partitions.items():
+                    for table in (self._appended, self._committed):
+                        known = table.setdefault(group_id, {}).setdefault(topic, {})
+                        if partition not in known or known[partition].order < one.order:
+                            known[partition] = one
 
     def appended(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """(topic, partition, offset) of all that was appended for a group."""
@@ -88,20 +118,31 @@ class Offsets:
         """The same by topic and partition; read-only."""
         return self._appended.get(group_id, {})
 
+    def pending(self, group_id: str) -> set[tuple[str, int]]:
+        """(topic, partition) of all for which a transaction that is still open has an offset."""
+        return {
+            (topic, partition)
+            for table in self._pending.values()
+            for topic, partitions in table.get(group_id, {}).items()
+            for partition in partitions
+        }
+
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an offset was appended."""
-        return partition in self._appended.get(group_id, {}).get(topic, {})
+        """Whether an offset was appended, or is pending."""
+        known = self._appended.get(group_id, {}).get(topic, {})
+        return partition in known or (topic, partition) in self.pending(group_id)
 
     def read(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """Committed offsets, by topic and partition; read-only."""
         return self._committed.get(group_id, {})
 
 
-def _apply(table: _Table, record: OffsetRecord) -> None:
+def _apply(table: _Table, record: OffsetRecord, order: int = 0) -> None:
     key, value = record
     if value is not None:
         topics = table.setdefault(key.group, {})
-        topics.setdefault(key.topic, {})[key.partition] = CommittedOffset.read(value)
+        committed = CommittedOffset.read(value, order)
+        topics.setdefault(key.topic, {})[key.partition] = committed
         return
     topics = table.get(key.group, {})
     topics.get(key.topic, {}).pop(key.partition, None)
@@ -121,6 +162,8 @@ class CommitRequest(NamedTuple):
     retention_ms: int
     """-1 for the brokers' retention."""
     version: int
+    producer: Producer | None = None
+    """Of the transaction that it is part of: a TxnOffsetCommit."""
 
 
 class CommitEntry(NamedTuple):
@@ -139,10 +182,16 @@ def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:
 
     An unknown group is created for a client that is not a member of a group.
     """
+    transactional = request.producer is not None
     if group is not None:
-        group.check_commit(request.member_id, request.instance_id, request.generation)
+        group.check_commit(
+            request.member_id,
+            request.instance_id,
+            request.generation,
+            transactional=transactional,
+        )
     elif request.generation >= 0:
-        if request.version < _FIRST_WITH_GROUP_ERRORS:
+        if transactional or request.version < _FIRST_WITH_GROUP_ERRORS:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -205,12 +254,15 @@ def expired(
     """Tombstones of expired offsets, and whether no offset is left (KIP-211)."""
     gone: list[OffsetRecord] = []
     left = False
+    pending = offsets.pending(group.group_id)
     for topic, partition, one in offsets.appended(group.group_id):
-        if group.subscribes_to(topic) or not _has_expired(group, one, settings, moment.wall_ms):
+        if (topic, partition) in pending:
+            left = True
+        elif group.subscribes_to(topic) or not _has_expired(group, one, settings, moment.wall_ms):
             left = True
         else:
             gone.append(offset_tombstone(group.group_id, topic, partition))
-    return gone, not left
+    return gone, not left and not pending
 
 
 def _has_expired(

@@ -16,7 +16,7 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sync_group import SyncGroupResponse
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
-from kclient.testing.groups.records import Record, group_record
+from kclient.testing.groups.records import NO_PRODUCER, Producer, Record, group_record
 from kclient.testing.timers import DeadlineQueue, Key, Moment
 
 Done: TypeAlias = Callable[[ErrorCode, Moment], None]
@@ -29,11 +29,18 @@ class Write(NamedTuple):
         records: In order; none means to wait for earlier writes.
         done: Called when they are committed, or with Kafka's code for the failure.
         replay: Whether appending them applies their change; else ``done`` applies it.
+        producer: Of the transaction that they are part of, if any.
     """
 
     records: tuple[Record, ...]
     done: Done | None = None
     replay: bool = False
+    producer: Producer | None = None
+
+    @property
+    def producer_id(self) -> int:
+        """Of the transaction, -1 for none."""
+        return NO_PRODUCER if self.producer is None else self.producer.producer_id
 
 
 Perform: TypeAlias = Callable[[Write | None, Moment], None]

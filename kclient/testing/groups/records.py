@@ -24,6 +24,7 @@ from kclient.record.builder import BatchBuilder
 from kclient.record.message_set import read_batches
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.log import INFLATE_CAP_BYTES
+from kclient.testing.log_state import ABORT, COMMIT
 
 _T = TypeVar("_T", bound=LogRecord)
 _INT16 = struct.Struct(">h")
@@ -34,6 +35,8 @@ _OFFSET_VERSION = 4
 _EXPIRING_VERSION = 1
 """The only version of ``OffsetCommitValue`` with an expiry time."""
 _MOST_BYTES = (1 << 31) - 1
+NO_PRODUCER = -1
+"""The producer id of records that are not part of a transaction."""
 
 
 class OffsetRecord(NamedTuple):
@@ -51,6 +54,28 @@ class GroupRecord(NamedTuple):
 
 
 Record: TypeAlias = OffsetRecord | GroupRecord
+
+
+class Producer(NamedTuple):
+    """A transactional producer, whose offsets are pending until its transaction ends."""
+
+    producer_id: int
+    epoch: int
+
+
+class EndMarker(NamedTuple):
+    """The end of a transaction: the offsets of its producer are committed, or dropped."""
+
+    producer_id: int
+    committed: bool
+
+
+class Stored(NamedTuple):
+    """A record as read from the log."""
+
+    record: Record
+    producer_id: int
+    """Of the transaction that it is part of; -1 for none."""
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
@@ -166,21 +191,29 @@ def _decode_value(cls: type[_T], value: bytes | None) -> _T | None:
     return cls.decode(value, version, _INT16.size)
 
 
-def encode_batch(records: Iterable[Record], wall_ms: int) -> bytes:
-    """A v2 batch with the records, in order."""
+def encode_batch(
+    records: Iterable[Record], wall_ms: int, producer: Producer | None = None
+) -> bytes:
+    """A v2 batch with the records, in order; with ``producer`` part of its transaction."""
     builder = BatchBuilder(_MOST_BYTES)
     for record in records:
         builder.append(wall_ms, *encode(record), None)
-    return builder.encode()
+    if producer is None:
+        return builder.encode()
+    return builder.encode(*producer, transactional=True)
 
 
-def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Record]:
-    """The records of batches, without markers, unknown types and records of no coordinator."""
+def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Stored | EndMarker]:
+    """The records and markers of batches, without unknown types and records of no coordinator."""
     for one in data:
         for batch in read_batches(memoryview(one)):
             if batch.is_control:
+                for kind in batch.control_types():
+                    if kind in (ABORT, COMMIT):
+                        yield EndMarker(batch.producer_id, kind == COMMIT)
                 continue
             batch.inflate(INFLATE_CAP_BYTES)
+            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER
             for record in batch.records("", 0):
                 if record.key is None:
                     continue
@@ -190,4 +223,4 @@ def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Record]:
                 except ProtocolError:
                     continue  # appended by a test
                 if found is not None:
-                    yield found
+                    yield Stored(found, producer_id)

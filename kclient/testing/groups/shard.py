@@ -9,7 +9,7 @@ once that reports success. It never waits: ``deadlines`` has actions that are du
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
@@ -21,9 +21,12 @@ from kclient.testing.groups.joins import JoinRequest, Joins
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
 from kclient.testing.groups.records import (
+    NO_PRODUCER,
+    EndMarker,
     GroupRecord,
     OffsetRecord,
     Record,
+    decode_batches,
     group_from,
     group_record,
     group_tombstone,
@@ -36,6 +39,11 @@ from kclient.testing.timers import Moment
 
 if TYPE_CHECKING:
     from kclient.testing.groups.coordinator import GroupCoordinator
+
+FetchReply: TypeAlias = Callable[
+    [ErrorCode, dict[str, dict[int, CommittedOffset]], set[tuple[str, int]]], None
+]
+"""Takes the code, the offsets by topic and partition, and the partitions without a stable one."""
 
 
 class Shard:
@@ -68,11 +76,14 @@ class Shard:
 
     # The log
 
-    def load(self, records: Iterable[Record], moment: Moment) -> None:
-        """Load the state from the log's records; members' sessions begin now."""
-        for record in records:
-            self._appended(record)
-            self._committed(record)
+    def load(self, batches: Iterable[bytes | bytearray], moment: Moment) -> None:
+        """Load the state from the partition's log; members' sessions begin now."""
+        for one in decode_batches(batches):
+            if isinstance(one, EndMarker):
+                self.offsets.end(one.producer_id, one.committed)
+            else:
+                self._appended(one.record, one.producer_id)
+                self._committed(one.record, one.producer_id)
         self._next_check_ms = moment.wall_ms + self._settings.retention_check_ms
         for group in tuple(self.groups.values()):
             for member in group.members.values():
@@ -92,14 +103,14 @@ class Shard:
                 member.answer_sync(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
         self._writes.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER, moment)
 
-    def _appended(self, record: Record) -> None:
+    def _appended(self, record: Record, producer_id: int) -> None:
         if isinstance(record, GroupRecord):
             self._replace_group(record)
             return
         group_id = record.key.group
         if record.value is not None and group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id)
-        self.offsets.append(record)
+        self.offsets.append(record, producer_id)
 
     def _replace_group(self, record: GroupRecord) -> None:
         group_id = record.key.group
@@ -110,9 +121,13 @@ class Shard:
         if record.value is not None:
             self.groups[group_id] = group_from(group_id, record.value)
 
-    def _committed(self, record: Record) -> None:
-        if isinstance(record, OffsetRecord):
+    def _committed(self, record: Record, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord) and producer_id == NO_PRODUCER:
             self.offsets.commit(record)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The marker that ends a transaction is in the log of this partition."""
+        self.offsets.end(producer_id, committed)
 
     # Membership
 
@@ -249,7 +264,7 @@ class Shard:
         reply: Callable[[list[ErrorCode]], None],
         moment: Moment,
     ) -> None:
-        """OffsetCommit: one code per entry."""
+        """OffsetCommit, or TxnOffsetCommit: one code per entry."""
         self._tidy(moment, request.group_id)
         group = self.groups.get(request.group_id)
         try:
@@ -257,8 +272,13 @@ class Shard:
         except ApiError as refused:
             reply([refused.code] * len(entries))
             return
-        if group is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
-            self._rebalances.touch(group, group.members[request.member_id], moment)
+        member = None if group is None else group.members.get(request.member_id)
+        if (
+            group is not None
+            and member is not None
+            and group.state in (State.STABLE, State.PREPARING_REBALANCE)
+        ):
+            self._rebalances.touch(group, member, moment)
         records, codes = offsets.commit_records(request, entries, self._settings, moment.wall_ms)
         if not records:
             if group is None:
@@ -269,22 +289,26 @@ class Shard:
         def done(code: ErrorCode, _: Moment) -> None:
             reply(codes if code is ErrorCode.NONE else [code] * len(entries))
 
-        self._writes.perform(Write(tuple(records), done, replay=True), moment)
+        self._writes.perform(Write(tuple(records), done, True, request.producer), moment)
 
     def fetch(
         self,
         group_id: str,
         stable: bool,
-        reply: Callable[[ErrorCode, dict[str, dict[int, CommittedOffset]]], None],
+        reply: FetchReply,
         moment: Moment,
     ) -> None:
-        """OffsetFetch: the committed offsets; with ``stable`` once all appended ones are."""
+        """OffsetFetch: the committed offsets; with ``stable`` once all appended ones are.
+
+        With ``stable``, it also returns the partitions that open transactions have offsets for.
+        """
         self._tidy(moment, group_id)
 
         def done(code: ErrorCode, _: Moment) -> None:
             if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 code = ErrorCode.NOT_COORDINATOR  # the only code that older consumers handle
-            reply(code, {} if code is not ErrorCode.NONE else self.offsets.read(group_id))
+            unstable = self.offsets.pending(group_id) if stable else set()
+            reply(code, {} if code is not ErrorCode.NONE else self.offsets.read(group_id), unstable)
 
         if stable:
             self._writes.perform(Write((), done), moment)
@@ -338,12 +362,16 @@ class Shard:
             reply(ErrorCode.NON_EMPTY_GROUP)
         else:
             records: list[Record] = [
-                *(offset_tombstone(group_id, *one[:2]) for one in self.offsets.appended(group_id)),
+                *(offset_tombstone(group_id, *one) for one in self._all_offsets(group_id)),
                 group_tombstone(group_id),
             ]
             self._writes.perform(
                 Write(tuple(records), lambda code, _: reply(code), replay=True), moment
             )
+
+    def _all_offsets(self, group_id: str) -> list[tuple[str, int]]:
+        known = [one[:2] for one in self.offsets.appended(group_id)]
+        return known + sorted(self.offsets.pending(group_id) - set(known))
 
     def _tidy(self, moment: Moment, group_id: str | None = None) -> None:
         """Remove expired offsets and groups, and the group's offsets in deleted topics.

@@ -7,28 +7,21 @@ committed. Failures get the codes that Kafka's coordinator maps them to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import GroupSettings
+from kclient.testing.coordinator import code_for_client
 from kclient.testing.groups.rebalances import Write
-from kclient.testing.groups.records import Record
+from kclient.testing.groups.records import Record, encode_batch
 from kclient.testing.timers import DeadlineQueue, Moment
 
-Append: TypeAlias = Callable[[Sequence[Record], Moment, Callable[[ErrorCode, Moment], None]], None]
-"""Appends records; calls back, at once or later, when they are committed, or with the error."""
-
-_AS_SEEN = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""Codes that members get for errors of the log."""
+Append: TypeAlias = Callable[[bytes, Callable[[ErrorCode, Moment], None]], None]
+"""Appends a batch; calls back, at once or later, when it is committed, or with the error."""
+Apply: TypeAlias = Callable[[Record, int], None]
+"""Applies a record, of a transaction if the producer id isn't -1."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,8 +48,8 @@ class Writes:
         self,
         append: Append,
         deadlines: DeadlineQueue,
-        appended: Callable[[Record], None],
-        committed: Callable[[Record], None],
+        appended: Apply,
+        committed: Apply,
         settings: GroupSettings,
     ) -> None:
         self._append = append
@@ -86,14 +79,15 @@ class Writes:
             else:
                 fate.append((code, then))
 
-        self._append(write.records, moment, ended)
+        batch = encode_batch(write.records, moment.wall_ms, write.producer)
+        self._append(batch, ended)
         later.append(True)
         if fate and fate[0][0] is not ErrorCode.NONE:
             self._answer(waiting, *fate[0])
             return
         if write.replay:
             for record in write.records:
-                self._appended(record)
+                self._appended(record, write.producer_id)
         if fate:
             self._commit(waiting, fate[0][1])
         else:
@@ -128,7 +122,7 @@ class Writes:
     def _commit(self, waiting: _Waiting, moment: Moment) -> None:
         if waiting.write.replay:
             for record in waiting.write.records:
-                self._committed(record)
+                self._committed(record, waiting.write.producer_id)
         self._answer(waiting, ErrorCode.NONE, moment)
 
     def _settle(self, moment: Moment) -> None:
@@ -146,4 +140,4 @@ class Writes:
             return
         waiting.answered = True
         if waiting.write.done is not None:
-            waiting.write.done(_AS_SEEN.get(code, code), moment)
+            waiting.write.done(code_for_client(code), moment)

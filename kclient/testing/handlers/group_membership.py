@@ -1,10 +1,7 @@
 """JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups.
 
-And FindCoordinator (10): the broker that coordinates a group. There is no transaction coordinator
-yet: the response for one has a code that Kafka never sends here. Of the codes that every client
-treats as fatal, it is the one for which most clients show the error message. For others, also
-UNSUPPORTED_VERSION, librdkafka retries for ever. The heartbeats of other kinds of groups, which are
-not served, are refused.
+And FindCoordinator (10): the broker that coordinates a group or a transactional id. The heartbeats
+of other kinds of groups, which are not served, are refused.
 """
 
 from __future__ import annotations
@@ -46,7 +43,6 @@ _FIRST_WITH_TEXT = 1
 _FIRST_WITH_NULL_PROTOCOL = 7
 _FIRST_WITH_PROTOCOL = 5
 _FIRST_BATCHED = 3
-_NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
 _NOT_SERVED = "The embedded cluster doesn't serve {} groups yet, only classic ones."
 _CLIENT_HOST = "/127.0.0.1"
 """Address of all clients of the embedded cluster, in Java's notation."""
@@ -75,11 +71,12 @@ def find_coordinator(
 def _find(call: RequestContext, key_type: int, key: str) -> Coordinator:
     try:
         call.check_fault()
-        if key_type == _TRANSACTION:
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
-        if key_type != _GROUP:
+        if key_type == _GROUP:
+            node = call.broker.groups.find(key)
+        elif key_type == _TRANSACTION:
+            node = call.broker.transactions.find(key)
+        else:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        node = call.broker.groups.find(key)
         if node is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except ApiError as refused:

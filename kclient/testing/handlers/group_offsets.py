@@ -201,13 +201,17 @@ def _read(
     groups = call.broker.groups
     finish = groups.later(lambda _: done())
 
-    def reply(code: ErrorCode, found: dict[str, dict[int, CommittedOffset]]) -> None:
+    def reply(
+        code: ErrorCode,
+        found: dict[str, dict[int, CommittedOffset]],
+        unstable: set[tuple[str, int]],
+    ) -> None:
         answer.error_code = code
         if code is ErrorCode.NONE:
             if group.topics is None:
-                answer.topics = _all(call, found)
+                answer.topics = _all(call, found, unstable)
             else:
-                answer.topics = _wanted(call, group.topics, found)
+                answer.topics = _wanted(call, group.topics, found, unstable)
         finish(None)
 
     try:
@@ -227,6 +231,7 @@ def _wanted(
     call: RequestContext,
     topics: list[OffsetFetchRequestTopics],
     found: dict[str, dict[int, CommittedOffset]],
+    unstable: set[tuple[str, int]],
 ) -> list[OffsetFetchResponseTopics]:
     """Each requested partition; topics whose id is unknown come last."""
     by_id = call.version >= _FIRST_WITH_IDS
@@ -243,7 +248,7 @@ def _wanted(
             "" if by_id else topic.name,
             topic.topic_id,
             [
-                _part(call, name, index, offsets.get(index), code)
+                _part(call, name, index, offsets.get(index), _code(code, unstable, name, index))
                 for index in topic.partition_indexes
             ],
         )
@@ -251,13 +256,25 @@ def _wanted(
     return known + unknown
 
 
+def _code(
+    code: ErrorCode, unstable: set[tuple[str, int]], name: str | None, index: int
+) -> ErrorCode:
+    """The code of a partition: its offset isn't stable while a transaction may change it."""
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if (name, index) in unstable else code
+
+
 def _all(
-    call: RequestContext, found: dict[str, dict[int, CommittedOffset]]
+    call: RequestContext,
+    found: dict[str, dict[int, CommittedOffset]],
+    unstable: set[tuple[str, int]],
 ) -> list[OffsetFetchResponseTopics]:
     """Each partition that has an offset; in versions with ids, only of topics that exist."""
     rows: list[OffsetFetchResponseTopics] = []
     for name, offsets in found.items():
-        parts = [_part(call, name, index, one, ErrorCode.NONE) for index, one in offsets.items()]
+        parts = [
+            _part(call, name, index, one, _code(ErrorCode.NONE, unstable, name, index))
+            for index, one in offsets.items()
+        ]
         if call.version < _FIRST_WITH_IDS:
             rows.append(OffsetFetchResponseTopics(name, partitions=parts))
             continue
@@ -273,6 +290,6 @@ def _part(
     fault = call.error_for(name, index) or call.error_for(name, index, after=True)
     if fault:
         code, one = fault, None
-    if one is None:
+    if one is None or code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
         return OffsetFetchResponsePartitions(index, -1, -1, "", code)
     return OffsetFetchResponsePartitions(index, one.offset, one.leader_epoch, one.metadata, code)

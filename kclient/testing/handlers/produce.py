@@ -1,18 +1,17 @@
 """Produce (0): append batches to the logs of partitions that this broker leads.
 
-And InitProducerId (22), an id for an idempotent producer (KIP-98).
+The first batch of a transaction in a log waits until the transaction's coordinator has confirmed
+the partition, or in version 2 has added it (KIP-890).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
-from kclient.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -24,14 +23,19 @@ from kclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kclient.record.layout import TRANSACTIONAL_BIT
+from kclient.record.layout import BATCH_HEADER_BYTES, CRC_START, REST, TRANSACTIONAL_BIT
 from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus, all_settled
 from kclient.testing.image import NO_LEADER, TopicImage
+from kclient.testing.log import PartitionLog
+from kclient.testing.log_state import BatchStart
 from kclient.testing.log_validator import RecordValidationError, check_batch, open_batch
 from kclient.testing.replica import Replica
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import forget_produced
 from kclient.testing.responses import ApiError, CloseConnection, PendingResult
+from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.transactions.metadata import Partition, ProducerIdentity
+from kclient.testing.transactions.verification import Caller, Verified
 
 _ALL = -1
 _FIRST_WITH_IDS = 13
@@ -44,8 +48,16 @@ _WITHOUT_START = (
     ErrorCode.CORRUPT_MESSAGE,
 )
 """Errors for which Kafka doesn't return the log start offset."""
-NO_ID = -1
-"""No id, or no epoch: a producer that requests a newer epoch sends both (KIP-360)."""
+_FIRST_WITH_ABORTABLE = 11
+_FIRST_THAT_ADDS = 12
+"""The first version in which the leader adds the partition to the transaction."""
+_UNVERIFIED = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Codes of a verification that producers don't expect: they get NOT_ENOUGH_REPLICAS."""
 
 
 def produce(
@@ -55,10 +67,93 @@ def produce(
 
     With acks=all the response waits until all in sync have the appended batches.
     """
+    first = next(_transactional(request), None)
+    adds = call.version >= _FIRST_THAT_ADDS
+    if (
+        first is None
+        or request.transactional_id is None
+        or not (adds or call.broker.config.verifies_transactions)
+    ):
+        return _append_all(call, request, None)
+    caller = Caller(
+        request.transactional_id,
+        ProducerIdentity(first.producer_id, first.epoch),
+        adds,
+        call.version >= _FIRST_WITH_ABORTABLE,
+        is_patient=adds,
+    )
+    return _append_verified(call, request, caller)
+
+
+def _append_verified(
+    call: RequestContext, request: ProduceRequest, caller: Caller
+) -> ProduceResponse | PendingResult[Response] | None:
+    """Ask the coordinator if that is necessary, then append."""
+    known: list[Verified] = []
+    waits: list[PendingResult[Response]] = []
+    asked = False
+
+    def abandon() -> None:
+        for one in waits:
+            one.cancel()
+
+    answer: PendingResult[Any] = PendingResult(abandon)
+
+    def verified(outcome: Verified) -> None:
+        outcome.codes = {one: _produce_code(code, caller) for one, code in outcome.codes.items()}
+        if not asked:
+            known.append(outcome)
+            return
+        try:
+            response = _append_all(call, request, outcome)
+        except CloseConnection:
+            response = None  # a transaction with acks=0, which no client sends
+        if isinstance(response, PendingResult):
+            waits.append(response)
+            response.then(answer.complete)
+        else:
+            answer.complete(response)
+
+    call.broker.verifier.verify(caller, _logs(call, request), verified)
+    if known:
+        return _append_all(call, request, known[0])
+    asked = True
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)  # else a view of the buffer, which is reused
+    return answer
+
+
+def _produce_code(code: ErrorCode, caller: Caller) -> ErrorCode:
+    concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS and not caller.adds
+    return ErrorCode.NOT_ENOUGH_REPLICAS if concurrent or code in _UNVERIFIED else code
+
+
+def _logs(
+    call: RequestContext, request: ProduceRequest
+) -> dict[Partition, tuple[PartitionLog, BatchStart]]:
+    """The logs to which transactional batches are to be appended, where this broker leads."""
+    found: dict[Partition, tuple[PartitionLog, BatchStart]] = {}
+    for topic_data, parts in _merged(request):
+        by_id = call.version >= _FIRST_WITH_IDS
+        with contextlib.suppress(ApiError):
+            topic = call.topic(topic_data.name, topic_data.topic_id, by_id)
+            for data in parts:
+                replica = call.broker.replicas.get(topic.name, data.index)
+                start = _start_of(data)
+                if start is not None and replica is not None and replica.leads:
+                    found[topic.name, data.index] = (replica.log, start)
+    return found
+
+
+def _append_all(
+    call: RequestContext, request: ProduceRequest, verified: Verified | None
+) -> ProduceResponse | PendingResult[Response] | None:
     response = ProduceResponse()
     failed = False
     waiting: list[ProducePartitionStatus] = []
-    anonymous = request.transactional_id is None and _is_transactional(request)
+    anonymous = request.transactional_id is None and any(_transactional(request))
     for topic_data, parts in _merged(request):
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
         response.responses.append(topic_response)
@@ -66,7 +161,7 @@ def produce(
             if anonymous:
                 answer = _refused(data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             else:
-                answer = _append(call, request, response, topic_data, data, waiting)
+                answer = _append(call, request, response, topic_data, data, waiting, verified)
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
     forget_produced(request)  # the records are views of the read buffer, which is reused
@@ -96,13 +191,26 @@ def _merged(
         yield topic_data, parts.values()
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
-    return any(
-        len(data.records) > _ATTRIBUTES and data.records[_ATTRIBUTES] & TRANSACTIONAL_BIT
-        for topic_data in request.topic_data
-        for data in topic_data.partition_data
-        if data.records is not None
-    )
+def _transactional(request: ProduceRequest) -> Iterator[BatchStart]:
+    """The start of each batch that is part of a transaction."""
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            start = _start_of(data)
+            if start is not None:
+                yield start
+
+
+def _start_of(data: PartitionProduceData) -> BatchStart | None:
+    """Producer and sequence of a transactional batch; None for others, and for malformed ones."""
+    records = data.records
+    if (
+        records is None
+        or len(records) < BATCH_HEADER_BYTES
+        or not records[_ATTRIBUTES] & TRANSACTIONAL_BIT
+    ):
+        return None
+    *_, producer_id, epoch, sequence, _ = REST.unpack_from(records, CRC_START)
+    return BatchStart(producer_id, epoch, sequence)
 
 
 def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
@@ -116,6 +224,7 @@ def _append(
     topic_data: TopicProduceData,
     data: PartitionProduceData,
     waiting: list[ProducePartitionStatus],
+    verified: Verified | None,
 ) -> PartitionProduceResponse:
     answer = _refused(data, ErrorCode.NONE)
     name = topic_data.name
@@ -123,7 +232,7 @@ def _append(
         topic = call.topic(name, topic_data.topic_id, call.version >= _FIRST_WITH_IDS)
         name = topic.name
         call.check_fault(name, data.index)
-        replica, required = _write(call, request, topic, data, answer)
+        replica, required = _write(call, request, topic, data, answer, verified)
         call.check_fault(name, data.index, after=True)
     except ApiError as refused:
         _fail(call, response, answer, name, refused)
@@ -155,6 +264,7 @@ def _write(
     topic: TopicImage,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
+    verified: Verified | None,
 ) -> tuple[Replica, int]:
     """Append a batch; return the leader's replica, and the high watermark to wait for."""
     call.partition(topic, data.index)
@@ -169,11 +279,25 @@ def _write(
     check_batch(batch, replica.config, now_ms)
     if batch.size_bytes > replica.config.segment_bytes:
         raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE)
+    if verified is not None and batch.is_transactional:
+        _check_transaction(verified, (topic.name, data.index), replica.log, batch)
     stamp = now_ms if replica.config.log_append_time else None
     appended = call.broker.replica_manager.append(replica, batch, stamp)
     answer.base_offset = appended.base_offset
     answer.log_append_time_ms = appended.timestamp
     return replica, appended.base_offset + batch.last_offset - batch.base_offset + 1
+
+
+def _check_transaction(
+    verified: Verified, partition: Partition, log: PartitionLog, batch: StoredBatch
+) -> None:
+    """Raise ApiError unless the batch's transaction is open, or the log has the batch."""
+    try:
+        start = BatchStart(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        verified.check(partition, log, start)
+    except ApiError:
+        if partition in verified.codes or log.producers.find_duplicate(batch) is None:
+            raise
 
 
 def _refuse(answer: PartitionProduceResponse, refused: ApiError) -> None:
@@ -208,21 +332,3 @@ def _hint(
         response.node_endpoints.append(
             NodeEndpoint(leader.node_id, leader.host, leader.port, leader.rack)
         )
-
-
-# Ids of producers
-
-
-def init_producer_id(
-    call: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse:
-    """Return a new id with epoch 0; transactional ids are refused: there is no coordinator."""
-    code = call.error_for()
-    if code is None and request.transactional_id is not None:
-        empty = not request.transactional_id
-        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION
-    elif code is None and (request.producer_id == NO_ID) != (request.producer_epoch == NO_ID):
-        code = ErrorCode.INVALID_REQUEST
-    if code is not None:
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=call.broker.new_producer_id(), producer_epoch=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kclient.error_codes import ErrorCode
@@ -14,7 +14,7 @@ from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
-from kclient.testing.groups.records import Record
+from kclient.testing.groups.records import Stored
 from kclient.testing.groups.shard import Shard
 from kclient.testing.timers import DeadlineQueue, Moment
 from tests.unit.testing import group_calls
@@ -31,6 +31,7 @@ class Rig:
         slow: Appends wait for `commit_all`.
         refuse: The error of all appends, unless it is NONE.
         topics: Existing topics, and their ids.
+        unstable: Partitions without a stable offset, by the last fetch.
     """
 
     def __init__(self, **settings: int) -> None:
@@ -41,6 +42,7 @@ class Rig:
         self.refuse = ErrorCode.NONE
         self.topics = {"t": TOPIC_ID}
         self.now = 100.0
+        self.unstable: set[tuple[str, int]] = set()
         self._ids = 0
         self._waiting: list[Callable[[ErrorCode, Moment], None]] = []
         self.shard = Shard(self, self._append, 0)
@@ -55,20 +57,16 @@ class Rig:
     def topic_id(self, topic: str) -> bytes | None:
         return self.topics.get(topic)
 
-    def _append(
-        self,
-        written: Sequence[Record],
-        moment: Moment,
-        done: Callable[[ErrorCode, Moment], None],
-    ) -> None:
+    def _append(self, batch: bytes, done: Callable[[ErrorCode, Moment], None]) -> None:
         if self.refuse is not ErrorCode.NONE:
-            done(self.refuse, moment)
+            done(self.refuse, self.moment)
             return
-        self.log += [records.encode(one) for one in written]
+        stored = records.decode_batches([batch])
+        self.log += [records.encode(one.record) for one in stored if isinstance(one, Stored)]
         if self.slow:
             self._waiting.append(done)
         else:
-            done(ErrorCode.NONE, moment)
+            done(ErrorCode.NONE, self.moment)
 
     def commit_all(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """Complete all waiting appends with ``code``, as replication does."""
@@ -105,9 +103,10 @@ class Rig:
         other.settings, other.topics, other.now = self.settings, self.topics, self.now
         other.shard = Shard(other, other._append, 1)
         decoded = [one for key, value in self.log if (one := records.decode(key, value))]
+        batches = [records.encode_batch(decoded, 0)] if decoded else []
         other.log = list(self.log)
         other._ids = self._ids + 1000
-        other.shard.load(decoded, other.moment)
+        other.shard.load(batches, other.moment)
         return other
 
     # Requests
@@ -209,12 +208,13 @@ class Rig:
         """Return committed offsets, or the error."""
         answers: list[dict[tuple[str, int], int] | ErrorCode] = []
 
-        def reply(code: ErrorCode, found: Any) -> None:
+        def reply(code: ErrorCode, found: Any, unstable: set[tuple[str, int]]) -> None:
             offsets = {
                 (topic, index): one.offset
                 for topic, partitions in found.items()
                 for index, one in partitions.items()
             }
+            self.unstable = unstable
             answers.append(code or offsets)
 
         self.shard.fetch(group, stable, reply, self.moment)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kclient.testing.groups.offsets_topic import java_hash, partition_of
+from kclient.testing.internal_topic import java_hash, partition_of
 from kclient.testing.timers import DeadlineQueue, Moment
 
 

@@ -86,7 +86,9 @@ def test_offsets_come_back(
 ) -> None:
     committed = CommittedOffset(offset, -1, metadata, at, expires)
     record = committed.record(group, topic, partition)
-    (back,) = records.decode_batches([records.encode_batch([record], 5)])
+    (stored,) = records.decode_batches([records.encode_batch([record], 5)])
+    assert isinstance(stored, records.Stored)
+    back = stored.record
     assert isinstance(back, records.OffsetRecord)
     assert back.key == OffsetCommitKey(group, topic, partition)
     assert back.value is not None
@@ -109,7 +111,9 @@ def test_groups_come_back(
     if group.members:
         group.protocol_name = protocol
     record = records.group_record(group, {one[0]: one[3] for one in members})
-    (back,) = records.decode_batches([records.encode_batch([record], 5)])
+    (stored,) = records.decode_batches([records.encode_batch([record], 5)])
+    assert isinstance(stored, records.Stored)
+    back = stored.record
     assert isinstance(back, records.GroupRecord)
     assert back.key == GroupMetadataKey("g")
     assert back.value is not None
@@ -134,7 +138,11 @@ def test_what_no_coordinator_wrote_does_not_keep_one_from_loading() -> None:
         _batch(b"\x00\x01\x00\x09too short", b"\x00\x04"),
         _batch(None, b"no key"),
     ]
-    assert [written(one)[0] for one in records.decode_batches(batches)] == ["0002000178"]
+    found = list(records.decode_batches(batches))
+    assert [written(one.record)[0] for one in found if isinstance(one, records.Stored)] == [
+        "0002000178"
+    ]
+    assert len(found) == 1
 
 
 def _batch(key: bytes | None, value: bytes) -> bytes:

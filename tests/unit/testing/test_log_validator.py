@@ -38,11 +38,6 @@ def test_no_records_at_all_are_refused() -> None:
         open_batch(None, 9)
 
 
-def test_a_transaction_needs_a_coordinator() -> None:
-    data = batch_bytes(producer=(5, 0, 0), transactional=True)
-    assert refusal(data).code is ErrorCode.INVALID_TXN_STATE
-
-
 @pytest.mark.parametrize(
     ("length", "codec", "code"),
     [

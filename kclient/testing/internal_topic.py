@@ -1,20 +1,20 @@
-"""``OffsetsTopic``: the interface of the group coordinator to the rest of its broker.
+"""``InternalTopic``: what a coordinator sees of the topic that has its state.
 
-The only file here that depends on how brokers store topics and logs: it has the partitions of
-``__consumer_offsets`` that this broker leads, their logs, and the creation of that topic. The
-coordinator checks before each request; ``watch`` notifies it of a lost partition at once, so that
-no request stays waiting at a broker that can't respond to it.
+The only file that tells coordinators how brokers store topics and logs: the partitions of
+``__consumer_offsets`` or ``__transaction_state`` that a broker leads, their logs, and the creation
+of the topic. The coordinator checks before each request; ``watch`` notifies it of a lost partition
+at once, so that no request stays waiting at a broker that can't respond to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.image import NO_LEADER, BrokerRegistration
 from kclient.testing.log import ENDLESS_BYTES
+from kclient.testing.replica_manager import INTERNAL_SECONDS
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_rules import TopicSpec, check_new_topic
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kclient.testing.log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
 _BITS_32 = 0xFFFFFFFF
 _SIGN_32 = 1 << 31
 
@@ -37,48 +38,84 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & _SIGN_32 else value
 
 
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that a group belongs to."""
-    value = java_hash(group_id)
+def partition_of(key: str, partitions: int) -> int:
+    """The partition that a group, or a transactional id, belongs to."""
+    value = java_hash(key)
     return (0 if value == -_SIGN_32 else abs(value)) % partitions
 
 
-class OffsetsTopic:
-    """The internal topic on one broker."""
+class InternalTopic:
+    """An internal topic on one broker.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+        broker: The broker.
+        name: Of the topic.
+        partitions: How many it gets when it is created.
+        replication_factor: Wanted then; a cluster with fewer brokers is enough.
+        configs: Of the topic.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
         self._broker = broker
+        self._replication_factor = replication_factor
+        self._configs = dict(configs)
         self._watched: dict[int, tuple[PartitionLog, Callable[[int], None]]] = {}
+
+    def index_of(self, key: str) -> int:
+        """The partition that a key belongs to."""
+        return partition_of(key, self.partitions)
 
     def leads(self, index: int) -> int | None:
         """The leader epoch in which this broker leads a partition, None if it doesn't."""
-        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        replica = self._broker.replicas.get(self.name, index)
         return replica.epoch if replica is not None and replica.leads else None
 
     def led(self) -> list[int]:
         """All partitions that this broker leads."""
-        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
+        topic = self._broker.image.topics.get(self.name)
         partitions = () if topic is None else topic.partitions
         return [one.index for one in partitions if self.leads(one.index) is not None]
 
     def read(self, index: int) -> Iterable[bytes | bytearray]:
         """The batches of a partition, oldest first."""
-        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        replica = self._broker.replicas.get(self.name, index)
         return () if replica is None else (one.data for one in replica.log.batches)
 
-    def append(self, index: int, batch: bytes, done: Callable[[ErrorCode], None]) -> None:
-        """Append to a partition; ``done`` gets NONE once all in sync have it, or an error code."""
-        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+    def append(
+        self,
+        index: int,
+        batch: bytes,
+        done: Callable[[ErrorCode], None],
+        seconds: float = INTERNAL_SECONDS,
+    ) -> None:
+        """Append to a partition.
+
+        Args:
+            index: Of the partition.
+            batch: A whole batch.
+            done: Gets NONE once all in sync have it, or an error code.
+            seconds: How long that may take.
+        """
+        replica = self._broker.replicas.get(self.name, index)
         if replica is not None and len(batch) > replica.config.max_message_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
         else:
             self._broker.replica_manager.append_internal(
-                OFFSETS_TOPIC, index, StoredBatch(batch), done
+                self.name, index, StoredBatch(batch), done, seconds
             )
 
     def watch(self, index: int, lost: Callable[[], None]) -> None:
         """Call ``lost`` once, when the leader of the partition changes."""
-        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        replica = self._broker.replicas.get(self.name, index)
         if replica is None:
             return
 
@@ -101,29 +138,24 @@ class OffsetsTopic:
     def coordinator_of(self, index: int) -> BrokerRegistration | None:
         """A partition's leader, as this broker knows it; None if there is none."""
         image = self._broker.metadata_image
-        partition = image.partition(OFFSETS_TOPIC, index)
+        partition = image.partition(self.name, index)
         if partition is None or partition.leader == NO_LEADER:
             return None
         leader = image.brokers[partition.leader]
         return leader if leader.alive else None
 
-    def create_topic(self, settings: GroupSettings) -> None:
-        """Create the internal topic if it doesn't exist, on as many brokers as are up.
+    def create(self) -> None:
+        """Create the topic if it doesn't exist, on as many brokers as are up.
 
-        Kafka requires ``offsets.topic.replication.factor``; here a cluster of one is enough.
+        Kafka requires the configured replication factor; here a cluster of one is enough.
         """
-        if OFFSETS_TOPIC in self._broker.image.topics:
+        if self.name in self._broker.image.topics:
             return
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(settings.segment_bytes),
-        }
         try:
             controller = self._broker.controller()
             image = controller.image
-            factor = min(settings.replication_factor, len(image.alive_brokers))
-            spec = TopicSpec(OFFSETS_TOPIC, settings.partitions, factor, (), configs)
+            factor = min(self._replication_factor, len(image.alive_brokers))
+            spec = TopicSpec(self.name, self.partitions, factor, (), self._configs)
             checked = check_new_topic(image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
         except ApiError:

@@ -1,0 +1,110 @@
+"""Records of ``__transaction_state``: one per change of a transactional id, in Kafka's schema.
+
+The key is the id, the value what the log has of it; no value is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from kclient.errors import ProtocolError
+from kclient.protocol.messages.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from kclient.record.builder import BatchBuilder
+from kclient.record.message_set import read_batches
+from kclient.testing.log import INFLATE_CAP_BYTES
+from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState
+
+_INT16 = struct.Struct(">h")
+_KEY = 0
+_MOST_BYTES = (1 << 31) - 1
+
+
+def encode_batch(
+    changes: Iterable[tuple[str, TransactionMetadata | None]], wall_ms: int, value_version: int
+) -> bytes:
+    """A v2 batch of one record per id; None deletes it."""
+    builder = BatchBuilder(_MOST_BYTES)
+    for transactional_id, metadata in changes:
+        key = _INT16.pack(_KEY) + TransactionLogKey(transactional_id).encode(0)
+        value = None
+        if metadata is not None:
+            value = _INT16.pack(value_version) + _value(metadata, value_version).encode(
+                value_version
+            )
+        builder.append(wall_ms, key, value, None)
+    return builder.encode()
+
+
+def _value(metadata: TransactionMetadata, version: int) -> TransactionLogValue:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    partitions = [PartitionsSchema(topic, indexes) for topic, indexes in topics.items()]
+    empty = metadata.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None if empty else partitions,
+        transaction_last_update_timestamp_ms=metadata.updated_ms,
+        transaction_start_timestamp_ms=metadata.started_ms,
+    )
+    if version > 0:
+        value.previous_producer_id = metadata.previous_producer_id
+        value.next_producer_id = metadata.next_producer_id
+        value.client_transaction_version = metadata.client_version
+    return value
+
+
+def decode_batches(
+    data: Iterable[bytes | bytearray],
+) -> Iterator[tuple[str, TransactionMetadata | None]]:
+    """The changes in batches, without records of unknown types and of no coordinator."""
+    for one in data:
+        for batch in read_batches(memoryview(one)):
+            if batch.is_control:
+                continue
+            batch.inflate(INFLATE_CAP_BYTES)
+            for record in batch.records("", 0):
+                try:
+                    found = _decode(bytes(record.key or b""), record.value)
+                except ProtocolError:
+                    continue  # appended by a test
+                if found is not None:
+                    yield found
+
+
+def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
+    if len(key) < _INT16.size or _INT16.unpack_from(key)[0] != _KEY:
+        return None
+    transactional_id = TransactionLogKey.decode(key, 0, _INT16.size).transactional_id
+    if value is None:
+        return transactional_id, None
+    value = bytes(value)
+    if len(value) < _INT16.size:
+        raise ProtocolError("a value of __transaction_state has no version")
+    read = TransactionLogValue.decode(value, _INT16.unpack_from(value)[0], _INT16.size)
+    metadata = TransactionMetadata(
+        transactional_id,
+        read.producer_id,
+        read.transaction_timeout_ms,
+        read.transaction_last_update_timestamp_ms,
+        read.previous_producer_id,
+        read.next_producer_id,
+        read.producer_epoch,
+        state=TransactionState(read.transaction_status),
+        partitions=frozenset(
+            (one.topic, index)
+            for one in read.transaction_partitions or ()
+            for index in one.partition_ids
+        ),
+        started_ms=read.transaction_start_timestamp_ms,
+        client_version=read.client_transaction_version,
+    )
+    return transactional_id, metadata
