@@ -13,7 +13,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from kclient.broker_errors import IllegalGeneration, RebalanceInProgress, UnknownMemberId
+from kclient.broker_errors import (
+    IllegalGeneration,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    RebalanceInProgress,
+    TransactionAbortable,
+    UnknownMemberId,
+    UnknownProducerId,
+)
 from kclient.durations import call_timeout
 from kclient.errors import (
     CommitFailed,
@@ -48,7 +57,13 @@ _PATIENCE = 5.0
 _UNCOMMITTED: WeakKeyDictionary[Consumer[Any, Any], dict[TopicPartition, int]] = WeakKeyDictionary()
 """By consumer, where the records begin that were returned and are not committed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_MOVED = (CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+_MAY_PASS = (
+    *(CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId),  # partitions moved
+    *(CommitOutcomeUnknown, DeliveryTimedOut),
+    *(InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionAbortable),
+    UnknownProducerId,
+)
+"""Errors that aren't retriable as such, but end with their transaction."""
 
 
 async def process(
@@ -73,7 +88,8 @@ async def process(
         producer: With a ``transactional_id`` that no other running producer has.
         handler: Called with each record and the transaction, one record after the other. Deliveries
             need not be awaited: the commit does that.
-        max_records: Most records of one transaction.
+        max_records: Most records of one transaction. One whose handlers took half of the producer's
+            ``transaction_timeout`` is committed, too, and the other records are read again.
         max_interval: Seconds for which records are collected, from the first one on. Longer ones
             cost less, as each transaction takes a few round trips; readers see results later.
 
@@ -116,11 +132,11 @@ async def process(
 
 def _may_pass(error: BaseException | None) -> bool:
     """Return whether the same records may be handled well in another transaction."""
-    if isinstance(error, TransactionAborted):
-        return error.__cause__ is None or _may_pass(error.__cause__)
     if not isinstance(error, KafkaError) or error.fatal:
         return False
-    return error.retriable or isinstance(error, (*_MOVED, DeliveryTimedOut))
+    if isinstance(error, TransactionAborted):
+        return error.__cause__ is None or _may_pass(error.__cause__)
+    return error.retriable or isinstance(error, _MAY_PASS)
 
 
 class _Loop:
@@ -151,6 +167,7 @@ class _Loop:
         self._max_records = max_records
         self._max_interval = max_interval
         self._txn = producer.transaction()  # raises without a transactional id
+        self._longest = producer.config.transaction_timeout / 2
 
     async def step(self) -> None:
         """Handle one batch of records in one transaction; return also if none came for a while."""
@@ -161,16 +178,31 @@ class _Loop:
             if not records:
                 return
             await txn.begin()
-            for record in records:
-                outcome = self._handler(record, txn)
-                if isinstance(outcome, Awaitable) and not isinstance(outcome, Delivery):
-                    await outcome
-            await txn.commit_offsets(group, _behind(records))
+            handled = await self._handle(records)
+            await txn.commit_offsets(group, _behind(handled))
             await self._commit()
         except BaseException:
             await self._give_up()
             raise
         del _UNCOMMITTED[self._consumer]
+        self._note(records[len(handled) :])
+
+    async def _handle(
+        self, records: list[ConsumerRecord[Any, Any]]
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Handle records, for half of ``transaction_timeout`` at most; return those handled.
+
+        After that time the coordinator would abort the transaction and fence its producer.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._longest
+        for count, record in enumerate(records, 1):
+            outcome = self._handler(record, self._txn)
+            if isinstance(outcome, Awaitable) and not isinstance(outcome, Delivery):
+                await outcome
+            if clock() > until:
+                return records[:count]
+        return records
 
     async def _commit(self) -> None:
         while True:

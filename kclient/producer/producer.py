@@ -503,6 +503,11 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         found = await self._core.metadata.wait_for_topic(name, self._config.api_timeout)
         return found.partitions
 
+    @property
+    def config(self) -> ProducerConfig:
+        """Its settings."""
+        return self._config
+
     def transaction(self) -> Transaction[K, V]:
         """Return a new transaction, for ``async with`` or ``begin``.
 

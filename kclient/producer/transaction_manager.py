@@ -198,6 +198,7 @@ class TransactionManager:
             raise transactions.refusal("prepare was called")
         self._appender.close()
         transactions.apply(_E.PREPARE)
+        transactions.was_prepared = True
         return PreparedTransaction(
             transactions.transactional_id,
             identity.producer_id,
@@ -359,14 +360,16 @@ class TransactionManager:
             self._identity.replaced(identity)
         if self._use_features():
             transactions.must_renew = True  # so that nothing of V1 enters a transaction of V2
+        elif transactions.can_renew and transactions.is_in_doubt(committed=commit):
+            transactions.must_renew = True
         if transactions.must_renew and not transactions.can_renew:
-            transactions.died(
-                aborted(
-                    transactions.error,
-                    "a transaction was aborted, and brokers before 2.5 can't let this producer "
-                    "begin another one: make a new producer",
-                )
+            dead = aborted(
+                transactions.error,
+                "a transaction was aborted, and brokers before 2.5 can't let this producer begin "
+                "another one: make a new producer",
             )
+            dead.fatal = True
+            transactions.died(dead)
             return
         self._core.counters.add(
             "producer.transactions_committed" if commit else "producer.transactions_aborted"

@@ -242,6 +242,7 @@ class Transactions:
         can_renew: The coordinator can raise the epoch on request (InitProducerId v3).
         must_renew: The epoch must be raised before the next transaction, as EndTxn won't do it.
         end_sent: EndTxn(commit) was sent, or is about to be.
+        was_prepared: Another process may end it.
         offsets_added: Offsets of a group are, or may be, a part of it.
     """
 
@@ -255,6 +256,7 @@ class Transactions:
         self.must_renew = False
         self.offsets_added = False
         self.end_sent = False
+        self.was_prepared = False
         self._identity = identity
         self._members: dict[PartitionQueue, None] = {}  # that batches of it were numbered in
         self._numbered: dict[PartitionQueue, None] = {}  # with numbers under the present epoch
@@ -281,6 +283,8 @@ class Transactions:
         if self.state is TransactionState.ABORTABLE_ERROR and self.error is not None:
             return aborted(self.error, "this transaction has failed, and takes nothing more")
         where = {
+            TransactionState.UNINITIALIZED: "before the producer's epoch was raised",
+            TransactionState.INITIALIZING: "while the producer's epoch was being raised",
             TransactionState.IN_TRANSACTION: "while a transaction was open already",
             TransactionState.PREPARED: "while a prepared transaction awaited its end",
             TransactionState.COMMITTING: "while a transaction was being committed",
@@ -290,6 +294,8 @@ class Transactions:
             f"{what} {where} (transactional_id={self.transactional_id!r})",
             hint="send inside `async with producer.transaction()`"
             if where.startswith("outside")
+            else "begin it again"
+            if self.state in (TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
             else "a producer has one transaction at a time: end it first",
             maybe_written=False,
         )
@@ -303,6 +309,15 @@ class Transactions:
     def reason(self) -> TransactionAborted:
         """Return the error of a record that is dropped."""
         return aborted(self.error, "the transaction was aborted")
+
+    def is_in_doubt(self, *, committed: bool) -> bool:
+        """Whether requests about the ended transaction may still arrive, and reach the next one.
+
+        Only in V1, where both have the same epoch: what an abort didn't wait for, and the end of a
+        prepared transaction, which another process may repeat.
+        """
+        asked = not self.is_empty or bool(self._wanted)
+        return not self.v2 and (self.was_prepared or (asked and not committed))
 
     @property
     def is_empty(self) -> bool:
@@ -318,7 +333,7 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction."""
         self.error = None
-        self.end_sent = False
+        self.end_sent = self.was_prepared = False
         self.apply(TransactionEvent.BEGIN)
 
     def failed(self, error: KafkaError, *, of_end: bool = False) -> None:

@@ -14,8 +14,15 @@ from kclient import OffsetAndMetadata, TopicPartition
 from tests.behaviours.reading import read, write
 
 COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+FIRST_THAT_RENEWS = (2, 5, 0)
 PATIENCE = 90.0
 """Seconds. Old brokers look every 60 s for transactions that are open too long."""
+
+
+@pytest.fixture
+def renewals(broker: Any) -> None:
+    if broker.version < FIRST_THAT_RENEWS:
+        pytest.skip("before 2.5 brokers can't raise a producer's epoch at its request")
 
 
 def new_id() -> str:
@@ -369,3 +376,21 @@ async def test_what_was_prepared_may_be_ended_here_or_by_a_successor(
     with pytest.raises(kclient.InvalidArgument, match="PreparedTransaction"):
         await (await admin()).end_transaction("tx", commit=True)  # type: ignore[arg-type]
     assert await committed_values(consumer, name, 1) == [b"here"]
+
+
+async def test_a_prepared_end_that_is_repeated_does_not_reach_the_next_transaction(
+    broker, topic, producer, consumer, admin, renewals
+) -> None:
+    name = await topic()
+    out = await producer(transactional_id=new_id())
+    txn = out.transaction()
+    await txn.begin()
+    txn.send(name, b"first")
+    prepared = await txn.prepare()
+    await txn.commit()
+    await txn.begin()
+    await txn.send(name, b"second")
+    with pytest.raises(kclient.BrokerError):
+        await (await admin()).end_transaction(prepared, commit=False)
+    await txn.commit()
+    assert await committed_values(consumer, name, 2) == [b"first", b"second"]

@@ -70,7 +70,7 @@ HINTS = {
     "INVALID_PRODUCER_EPOCH": "another producer with the same transactional_id may have taken over",
     "PRODUCER_FENCED": (
         "another producer with the same transactional_id took over: give each running "
-        "producer its own"
+        "producer its own; or its transaction was open for longer than transaction_timeout"
     ),
     "FENCED_INSTANCE_ID": (
         "another member uses the same group_instance_id: give each running member its own"

@@ -202,6 +202,37 @@ def test_with_v1_numbers_in_doubt_need_a_new_epoch() -> None:
     assert one.sequences.next == 0
 
 
+@pytest.mark.parametrize(
+    ("added", "prepared", "committed", "in_doubt"),
+    [
+        (True, False, False, True),  # a late AddPartitionsToTxn or TxnOffsetCommit
+        (False, False, False, False),  # nothing was asked
+        (True, False, True, False),  # everything was answered
+        (True, True, True, True),  # another process may repeat the end
+    ],
+)
+def test_with_v1_an_end_may_leave_requests_that_could_reach_the_next_transaction(
+    added: bool, prepared: bool, committed: bool, in_doubt: bool
+) -> None:
+    transactions, _ = ready(v2=False)
+    transactions.begin()
+    if added:
+        transactions.join(queue())  # asks for AddPartitionsToTxn
+    transactions.was_prepared = prepared
+    assert transactions.is_in_doubt(committed=committed) is in_doubt
+    transactions.v2 = True
+    assert not transactions.is_in_doubt(committed=committed)
+
+
+def test_before_the_next_epoch_begin_is_refused_as_such() -> None:
+    transactions, _ = ready()
+    transactions.begin()
+    transactions.apply(TransactionEvent.COMMIT)
+    transactions.must_renew = True
+    transactions.ended(renewed=False)
+    assert "epoch was being raised" in str(transactions.refusal("begin was called"))
+
+
 def test_the_protocol_follows_the_newest_features_only() -> None:
     transactions, _ = ready(v2=False)
     assert not transactions.use_features(2, 5) and not transactions.v2  # not newer
