@@ -214,6 +214,9 @@ class TransactionManager:
         left = self._deadline(timeout)
         transactions, end = self._transactions, self._end
         if end is None or end.task.done():
+            if self._is_untouched:
+                self._end_at_once(commit=True)
+                return
             if transactions.state is _S.ABORTABLE_ERROR:
                 end = self._begin_end(commit=False, by_commit=True)
                 end.failure = not_committed(transactions.error)
@@ -239,6 +242,9 @@ class TransactionManager:
         left = self._deadline(timeout)
         state, end = self._transactions.state, self._end
         if end is None or end.task.done():
+            if self._is_untouched:
+                self._end_at_once(commit=False)
+                return
             if state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
                 end = self._begin_end(commit=False, by_commit=False)
         if end is None or not end.aborts or state is _S.FATAL_ERROR:
@@ -285,6 +291,30 @@ class TransactionManager:
             if end.aborts:
                 raise RequestTimedOut(f"no outcome of the abort yet {name}")
             raise CommitOutcomeUnknown(f"no outcome of the commit yet {name}")
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether the transaction that is open has nothing in it, and nothing on its way."""
+        transactions = self._transactions
+        return (
+            transactions.state is _S.IN_TRANSACTION
+            and transactions.is_untouched
+            and not self._offsets_pending
+            and self._sender.is_drained
+        )
+
+    def _end_at_once(self, *, commit: bool) -> None:
+        """End an untouched transaction, which needs no request, nor a task that waits for one."""
+        self._appender.close()
+        self._transactions.apply(_E.COMMIT if commit else _E.ABORT)
+        self._end = None
+        self._count_end(commit=commit)
+        self._transactions.ended(renewed=False)
+
+    def _count_end(self, *, commit: bool) -> None:
+        self._core.counters.add(
+            "producer.transactions_committed" if commit else "producer.transactions_aborted"
+        )
 
     def _begin_end(self, *, commit: bool, by_commit: bool) -> _End:
         self._appender.close()
@@ -371,9 +401,7 @@ class TransactionManager:
             dead.fatal = True
             transactions.died(dead)
             return
-        self._core.counters.add(
-            "producer.transactions_committed" if commit else "producer.transactions_aborted"
-        )
+        self._count_end(commit=commit)
         transactions.ended(renewed=identity is not None)
 
     async def _renew(self) -> None:

@@ -316,8 +316,13 @@ class Transactions:
         Only in V1, where both have the same epoch: what an abort didn't wait for, and the end of a
         prepared transaction, which another process may repeat.
         """
-        asked = not self.is_empty or bool(self._wanted)
-        return not self.v2 and (self.was_prepared or (asked and not committed))
+        asked = not self.is_untouched and not committed
+        return not self.v2 and (self.was_prepared or asked)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing was added to it, nor is to be."""
+        return self.is_empty and not self._wanted
 
     @property
     def is_empty(self) -> bool:
