@@ -20,7 +20,9 @@ _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 NOBODY = "no client"
 """Owner of the entries that measure how fast the broker responds to the least possible code."""
-OWNERS = (*CLIENTS, NOBODY)
+JAVA = "Java's client"
+"""Measured where a bound names it."""
+OWNERS = (*CLIENTS, JAVA, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,13 @@ _OTHERS = [
         ("confluent one-record transaction", "transactions:confluent_one"),
         ("confluent empty transaction", "transactions:confluent_empty"),
     ),
+    *_of(
+        JAVA,
+        "transactions",
+        False,
+        ("java one-record transaction", "java_client:one_record"),
+        ("java empty transaction", "java_client:empty"),
+    ),
     Entry(
         "aiokafka one-record transaction",
         AIOKAFKA,
@@ -324,9 +333,10 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "kclient awaited send, uvloop": _AWAITED,
     "kclient one-record transaction": (
         "confluent one-record transaction",
+        "java one-record transaction",
         "aiokafka one-record transaction",
     ),
-    "kclient empty transaction": ("confluent empty transaction",),
+    "kclient empty transaction": ("confluent empty transaction", "java empty transaction"),
     "kclient transactions of 1,000": ("confluent transactions of 1,000",),
     "kclient transactions of 100 ms": ("confluent transactions of 100 ms",),
     "kclient send to poll": _THROUGH,

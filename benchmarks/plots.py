@@ -18,6 +18,7 @@ from benchmarks.entries import (
     AIOKAFKA,
     CONFLUENT,
     ENTRIES,
+    JAVA,
     KAFKA_PYTHON,
     KCLIENT,
     NOBODY,
@@ -37,6 +38,7 @@ COLORS = {
     AIO: "#e3b48f",
     AIOKAFKA: "#64748b",
     KAFKA_PYTHON: "#b8c0cc",
+    JAVA: "#a3b18a",
     NOBODY: "#d9c8e8",
 }
 INK, FAINT = "#1f2937", "#e5e7eb"
