@@ -166,6 +166,16 @@ def test_a_fault_behind_which_nothing_is_acknowledged_is_a_failure(result: Resul
     assert "0 of 0 records offered within 5 s" in short_of(result)
 
 
+def test_one_cut_of_fifty_may_have_nothing_behind_it(result: Result) -> None:
+    several = [replace(CUT, at=105.0 + number / 100) for number in range(97)]
+    result.faults += [*several, replace(CUT, at=900.0)]
+    result.cuts_made = 100
+    assert shortfalls(result, figures(result)) == []
+    result.faults += [replace(CUT, at=901.0), replace(CUT, at=902.0)]
+    result.cuts_made = 102
+    assert len(shortfalls(result, figures(result))) == 3
+
+
 def test_a_run_whose_acknowledgements_are_far_from_its_faults_fails(result: Result) -> None:
     account = result.ledger.accounts[0]
     for number in range(9_000):
