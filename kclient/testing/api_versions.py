@@ -81,8 +81,16 @@ class _Feature(NamedTuple):
     finalized: int
 
 
+_ORDER_OF_FINALIZED = (
+    "transaction.version",
+    "eligible.leader.replicas.version",
+    "metadata.version",
+)
+"""As Kafka's map of them has it."""
+
+
 def _features(transaction_version: int) -> list[_Feature]:
-    """Features in Kafka's order, which is reversed for the finalized ones.
+    """Features in Kafka's order, which is another one for the finalized ones.
 
     Those of APIs that are not served (groups, share groups, streams) are left out.
     """
@@ -144,7 +152,7 @@ def handle(call: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResp
         finalized_features_epoch=1,
         finalized_features=[
             FinalizedFeatureKey(one.name, one.finalized, one.finalized)
-            for one in features[::-1]
+            for one in sorted(features, key=lambda one: _ORDER_OF_FINALIZED.index(one.name))
             if one.finalized > 0
         ],
     )

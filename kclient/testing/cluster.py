@@ -40,7 +40,7 @@ from kclient.testing.event_log import EventLog
 from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
 from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.internal_topic import OFFSETS_TOPIC, partition_of
+from kclient.testing.internal_topic import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_of
 from kclient.testing.listeners import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed
@@ -492,23 +492,43 @@ class Cluster(ClusterTopics):
         Raises:
             BrokerError: The broker has no replica of that partition that is in sync.
         """
-        text("group", group)
-        found = self._broker(broker)
-        topic = self._image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            found.groups.find(group)
-            topic = self._image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise broker_error(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Moving the coordinator of {group!r} failed"
-            )
-        self.move_leader(OFFSETS_TOPIC, partition_of(group, len(topic.partitions)), broker)
+        self._move_coordinator(text("group", group), broker, OFFSETS_TOPIC)
 
     def coordinator(self, group: str) -> int:
         """Node id of a group's coordinator, -1 if there is none."""
-        topic = self._image.topics.get(OFFSETS_TOPIC)
-        index = partition_of(text("group", group), 1 if topic is None else len(topic.partitions))
-        return NO_LEADER if topic is None else self._leader_of(topic.partitions[index])
+        return self._coordinator_of(text("group", group), OFFSETS_TOPIC)
+
+    @changes_cluster
+    def move_transaction_coordinator(self, transactional_id: str, broker: int) -> None:
+        """Make a broker the coordinator of a transactional id, with all ids of its partition.
+
+        Raises:
+            BrokerError: The broker has no replica of that partition that is in sync.
+        """
+        self._move_coordinator(
+            text("transactional_id", transactional_id), broker, TRANSACTION_TOPIC
+        )
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Node id of a transactional id's coordinator, -1 if there is none."""
+        return self._coordinator_of(text("transactional_id", transactional_id), TRANSACTION_TOPIC)
+
+    def _move_coordinator(self, key: str, broker: int, topic_name: str) -> None:
+        found = self._broker(broker)
+        if topic_name not in self._image.topics:
+            (found.groups if topic_name == OFFSETS_TOPIC else found.transactions).find(key)
+        topic = self._image.topics.get(topic_name)
+        if topic is None:
+            raise broker_error(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Moving the coordinator of {key!r} failed"
+            )
+        self.move_leader(topic_name, partition_of(key, len(topic.partitions)), broker)
+
+    def _coordinator_of(self, key: str, topic_name: str) -> int:
+        topic = self._image.topics.get(topic_name)
+        if topic is None:
+            return NO_LEADER
+        return self._leader_of(topic.partitions[partition_of(key, len(topic.partitions))])
 
     @changes_cluster
     def move_controller(self) -> int:

@@ -250,13 +250,13 @@ class Coordinator(ABC, Generic[S]):
         self._depth += 1
         try:
             operation(self._moment())
-        finally:
+        finally:  # also where it refuses its request
             self._depth -= 1
-        if self._depth == 0:
-            self._arm()
-            outbox, self._outbox = self._outbox, []
-            for send in outbox:
-                send()
+            if self._depth == 0:
+                self._arm()
+                outbox, self._outbox = self._outbox, []
+                for send in outbox:
+                    send()
 
     def _arm(self) -> None:
         at = self.deadlines.next_at

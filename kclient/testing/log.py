@@ -102,7 +102,7 @@ class PartitionLog:
         unstable = self.transactions.first_unstable_offset(self.high_watermark)
         if unstable is None:
             return self.high_watermark
-        return min(unstable, self.high_watermark)
+        return max(min(unstable, self.high_watermark), self.start_offset)  # it may be deleted
 
     def append(
         self, batch: StoredBatch, leader_epoch: int, log_append_time: int | None

@@ -182,6 +182,8 @@ class ProducerStates:
         """Raise ApiError unless ``batch``, which is no duplicate, is the next of its producer."""
         state = self._states.get(batch.producer_id)
         first = batch.base_sequence
+        if state is not None and batch.producer_epoch < state.epoch:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
         waited = self._verifications.get(batch.producer_id)
         if waited is not None and (
             first > waited.lowest_sequence or (waited.adds and first and state is None)
@@ -189,8 +191,6 @@ class ProducerStates:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if state is None:
             return  # forgotten by retention, or new: any sequence is accepted (KIP-360)
-        if batch.producer_epoch < state.epoch:
-            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
         if batch.producer_epoch > state.epoch:
             if first != 0:
                 raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kclient import Producer
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
+from kclient.errors import BrokerError, InvalidArgument
 from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.primitives import ZERO_UUID
@@ -145,3 +146,31 @@ async def test_versions_that_are_not_served_are_refused() -> None:
         for lowest, highest in ((0, 99), (5, 4), (-1, 2)):
             with pytest.raises(InvalidArgument, match="within 0 to 13"):
                 cluster.brokers[1].speak("Metadata", lowest, highest)
+
+
+async def test_the_coordinator_of_a_transactional_id_moves_with_its_open_transaction() -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t")
+        assert cluster.transaction_coordinator("x") == -1
+        cluster.move_transaction_coordinator("x", 2)
+        assert cluster.transaction_coordinator("x") == 2
+        async with Producer(cluster.bootstrap, transactional_id="x") as producer:
+            assert cluster.requests.of("InitProducerId")[-1].broker == 2
+            async with producer.transaction() as txn:
+                await txn.send("t", b"one")
+                cluster.move_transaction_coordinator("x", 3)
+                await txn.send("t", b"two")
+        assert cluster.transaction_coordinator("x") == 3
+        assert cluster.requests.of("EndTxn")[-1].broker == 3
+        assert [one.value for one in cluster.records("t")] == [b"one", b"two"]
+        assert cluster.log("t").transactions.first_open_offset is None
+
+
+async def test_only_a_replica_in_sync_becomes_coordinator_of_a_transactional_id() -> None:
+    factors = {"transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1}
+    async with Cluster(brokers=2, broker_configs=factors) as cluster:
+        cluster.brokers[1].transactions.find("x")
+        home = cluster.transaction_coordinator("x")
+        with pytest.raises(BrokerError, match="REPLICA_NOT_AVAILABLE"):
+            cluster.move_transaction_coordinator("x", 3 - home)
+        assert cluster.transaction_coordinator("x") == home

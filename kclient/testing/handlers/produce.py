@@ -58,6 +58,8 @@ _UNVERIFIED = (
     ErrorCode.NOT_COORDINATOR,
 )
 """Codes of a verification that producers don't expect: they get NOT_ENOUGH_REPLICAS."""
+_WITH_TEXT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.NOT_ENOUGH_REPLICAS)
+_UNVERIFIED_TEXT = "the partition is not known to be part of the transaction"
 
 
 def produce(
@@ -67,22 +69,34 @@ def produce(
 
     With acks=all the response waits until all in sync have the appended batches.
     """
-    first = next(_transactional(request), None)
+    producers = {ProducerIdentity(one.producer_id, one.epoch) for one in _transactional(request)}
     adds = call.version >= _FIRST_THAT_ADDS
     if (
-        first is None
+        not producers
         or request.transactional_id is None
+        or len(producers) > 1
         or not (adds or call.broker.config.verifies_transactions)
     ):
-        return _append_all(call, request, None)
+        return _append_all(call, request, None, _refusal_of_all(request, producers))
     caller = Caller(
         request.transactional_id,
-        ProducerIdentity(first.producer_id, first.epoch),
+        producers.pop(),
         adds,
         call.version >= _FIRST_WITH_ABORTABLE,
         is_patient=adds,
     )
     return _append_verified(call, request, caller)
+
+
+def _refusal_of_all(request: ProduceRequest, producers: set[ProducerIdentity]) -> ApiError | None:
+    """Why nothing of a request with transactional batches is appended; None if it may be."""
+    if producers and request.transactional_id is None:
+        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if len(producers) > 1:
+        return ApiError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional batches are of two producers"
+        )
+    return None
 
 
 def _append_verified(
@@ -148,18 +162,20 @@ def _logs(
 
 
 def _append_all(
-    call: RequestContext, request: ProduceRequest, verified: Verified | None
+    call: RequestContext,
+    request: ProduceRequest,
+    verified: Verified | None,
+    refused: ApiError | None = None,
 ) -> ProduceResponse | PendingResult[Response] | None:
     response = ProduceResponse()
     failed = False
     waiting: list[ProducePartitionStatus] = []
-    anonymous = request.transactional_id is None and any(_transactional(request))
     for topic_data, parts in _merged(request):
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
         response.responses.append(topic_response)
         for data in parts:
-            if anonymous:
-                answer = _refused(data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if refused is not None:
+                answer = _refused(data, refused.code, refused.message)
             else:
                 answer = _append(call, request, response, topic_data, data, waiting, verified)
             failed = failed or answer.error_code != ErrorCode.NONE
@@ -213,8 +229,10 @@ def _start_of(data: PartitionProduceData) -> BatchStart | None:
     return BatchStart(producer_id, epoch, sequence)
 
 
-def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(data.index, code, -1, error_message=None)
+def _refused(
+    data: PartitionProduceData, code: ErrorCode, message: str | None = None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(data.index, code, -1, error_message=message)
 
 
 def _append(
@@ -271,6 +289,9 @@ def _write(
     batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if verified is not None and (code := verified.codes.get((topic.name, data.index))) is not None:
+        # Without a look at the log, and so without its start offset.
+        raise ApiError(code, _UNVERIFIED_TEXT if code in _WITH_TEXT else None)
     replica = call.replica(topic, data.index, leader_only=True)
     answer.log_start_offset = replica.log.start_offset
     if request.acks == _ALL and not replica.has_min_isr:
@@ -296,7 +317,7 @@ def _check_transaction(
         start = BatchStart(batch.producer_id, batch.producer_epoch, batch.base_sequence)
         verified.check(partition, log, start)
     except ApiError:
-        if partition in verified.codes or log.producers.find_duplicate(batch) is None:
+        if log.producers.find_duplicate(batch) is None:
             raise
 
 

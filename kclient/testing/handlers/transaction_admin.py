@@ -25,6 +25,7 @@ from kclient.protocol.messages.list_transactions import (
 )
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
+from kclient.testing.topic_rules import check_name
 from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState
 
 _NAMES = {state.shown: state for state in TransactionState}
@@ -72,7 +73,7 @@ def list_transactions(
     call: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """List the ids that pass all filters; a filter without values passes all."""
-    unknown = [one for one in request.state_filters if one not in _NAMES]
+    unknown = [one for one in dict.fromkeys(request.state_filters) if one not in _NAMES]
     try:
         call.check_fault()
         shards = call.broker.transactions.led()
@@ -105,7 +106,7 @@ def _passes(request: ListTransactionsRequest, one: TransactionMetadata, now_ms: 
 def describe_producers(
     call: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe the idempotent producers of partitions that this broker leads."""
+    """Describe the idempotent producers of partitions that this broker has, leader or follower."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -119,8 +120,9 @@ def describe_producers(
 def _producers(call: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         call.check_fault(topic, index)
+        check_name(topic)
         found = call.topic(topic, b"", False)
-        replica = call.replica(found, index, leader_only=True)
+        replica = call.replica(found, index, leader_only=False)
     except ApiError as refused:
         return PartitionResponse(index, refused.code, refused.message)
     log = replica.log

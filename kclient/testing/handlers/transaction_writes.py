@@ -138,7 +138,9 @@ def _commit(
     first = BatchStart(*producer, -1)
     replica = call.broker.replicas.get(*partition)
     state = None if replica is None else replica.log.producers.get(producer.producer_id)
-    if replica is None or not replica.leads:
+    if not group_id:
+        refuse(ErrorCode.INVALID_GROUP_ID)
+    elif replica is None or not replica.leads:
         refuse(ErrorCode.NOT_COORDINATOR)
     elif state is not None and producer.epoch < state.epoch:
         refuse(ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -42,6 +42,8 @@ IdentityReply: TypeAlias = Callable[[ErrorCode, ProducerIdentity], None]
 CodeReply: TypeAlias = Callable[[ErrorCode], None]
 _RETRY_SECONDS = 0.05
 """Delay before the last state of a transaction is written again."""
+_ABORT_RETRY_SECONDS = 1.0
+"""Delay before a late transaction is aborted again, as that could not be written."""
 
 
 class TransactionCoordinator(Coordinator["TransactionShard"]):
@@ -252,7 +254,7 @@ class TransactionShard:
 
         def done(code: ErrorCode, then: Moment) -> None:
             if code is not ErrorCode.NONE:
-                entry.has_failed_fence = fences and not bumps
+                entry.has_failed_fence |= fences and not bumps
                 reply(code, NOBODY)
                 return
             completing = self._write_markers(entry, then)
@@ -311,8 +313,16 @@ class TransactionShard:
         self._host.deadlines.set(key, at, partial(self._time_out, entry))
 
     def _time_out(self, entry: TransactionEntry, moment: Moment) -> None:
-        if self.coordinates(entry) and entry.pending is None:  # else it is watched again
-            self._abort(entry, rules.fence(entry), moment, lambda _: None)
+        if not self.coordinates(entry) or entry.pending is not None:
+            return  # in the second case it is watched again, once that is written
+
+        def aborted(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE and self.coordinates(entry):
+                at = moment.now + _ABORT_RETRY_SECONDS
+                self._host.deadlines.set(self._key(name), at, partial(self._time_out, entry))
+
+        name = entry.metadata.transactional_id
+        self._abort(entry, rules.fence(entry), moment, aborted)
 
     def _tidy(self, moment: Moment) -> None:
         """Forget ids that were not used for ``transactional.id.expiration.ms``.

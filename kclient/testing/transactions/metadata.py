@@ -333,6 +333,7 @@ def _end_in_version_1(
     if fences and not request.committed:
         entry.pending = None
         metadata = replace(metadata, epoch=epoch, last_epoch=NO_EPOCH)
+        entry.metadata = metadata  # at once, as in Kafka: it fences even if it can't be written
     return entry.prepare(
         replace(
             metadata,

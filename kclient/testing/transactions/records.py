@@ -22,6 +22,11 @@ from kclient.testing.transactions.metadata import TransactionMetadata, Transacti
 _INT16 = struct.Struct(">h")
 _KEY = 0
 _MOST_BYTES = (1 << 31) - 1
+_STATES = frozenset(TransactionState) - {
+    TransactionState.DEAD,
+    TransactionState.PREPARE_EPOCH_FENCE,
+}
+"""That a record may have; the other two are only ever pending."""
 
 
 def encode_batch(
@@ -90,6 +95,8 @@ def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata |
     if len(value) < _INT16.size:
         raise ProtocolError("a value of __transaction_state has no version")
     read = TransactionLogValue.decode(value, _INT16.unpack_from(value)[0], _INT16.size)
+    if read.transaction_status not in _STATES:
+        raise ProtocolError(f"a value of __transaction_state has state {read.transaction_status}")
     metadata = TransactionMetadata(
         transactional_id,
         read.producer_id,

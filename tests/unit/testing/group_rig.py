@@ -14,8 +14,9 @@ from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
-from kclient.testing.groups.records import Stored
+from kclient.testing.groups.records import Producer, Stored
 from kclient.testing.groups.shard import Shard
+from kclient.testing.log_state import Marker
 from kclient.testing.timers import DeadlineQueue, Moment
 from tests.unit.testing import group_calls
 
@@ -28,6 +29,7 @@ class Rig:
 
     Attributes:
         log: Appended records, as (key, value).
+        batches: What was appended, with markers.
         slow: Appends wait for `commit_all`.
         refuse: The error of all appends, unless it is NONE.
         topics: Existing topics, and their ids.
@@ -38,6 +40,7 @@ class Rig:
         self.settings = GroupSettings(**settings)
         self.deadlines = DeadlineQueue()
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.batches: list[bytes] = []
         self.slow = False
         self.refuse = ErrorCode.NONE
         self.topics = {"t": TOPIC_ID}
@@ -61,6 +64,7 @@ class Rig:
         if self.refuse is not ErrorCode.NONE:
             done(self.refuse, self.moment)
             return
+        self.batches.append(batch)
         stored = records.decode_batches([batch])
         self.log += [records.encode(one.record) for one in stored if isinstance(one, Stored)]
         if self.slow:
@@ -102,11 +106,9 @@ class Rig:
         other = Rig()
         other.settings, other.topics, other.now = self.settings, self.topics, self.now
         other.shard = Shard(other, other._append, 1)
-        decoded = [one for key, value in self.log if (one := records.decode(key, value))]
-        batches = [records.encode_batch(decoded, 0)] if decoded else []
-        other.log = list(self.log)
+        other.log, other.batches = list(self.log), list(self.batches)
         other._ids = self._ids + 1000
-        other.shard.load(batches, other.moment)
+        other.shard.load(other.batches, other.moment)
         return other
 
     # Requests
@@ -193,14 +195,21 @@ class Rig:
         metadata: str | None = "",
         retention_ms: int = -1,
         version: int = 10,
+        producer: int | None = None,
     ) -> list[ErrorCode]:
-        """Commit an offset; the list gets the error code once it is there."""
+        """Commit an offset, with a transaction of ``producer``; the list gets the error code."""
         answers: list[ErrorCode] = []
-        request = CommitRequest(group, member_id, instance, generation, retention_ms, version)
+        of = None if producer is None else Producer(producer, 0)
+        request = CommitRequest(group, member_id, instance, generation, retention_ms, version, of)
         topic_id = self.topics.get(topic, TOPIC_ID)
         entry = CommitEntry(topic, topic_id, partition, offset, -1, metadata)
         self.shard.commit(request, [entry], answers.extend, self.moment)
         return answers
+
+    def end(self, producer: int, committed: bool) -> None:
+        """The marker of a producer's transaction is appended, and committed."""
+        self.batches.append(Marker(producer, 0, 0, committed, 0).encode(self.moment.wall_ms))
+        self.shard.end_transaction(producer, committed)
 
     def fetch(
         self, group: str = "g", *, stable: bool = False

@@ -270,3 +270,50 @@ def test_a_marker_does_not_disturb_the_producers_sequence() -> None:
     log.append(transactional(1), 0, None)
     end(log, COMMIT, 1)
     assert log.append(transactional(1, 2), 0, None).base_offset == 3
+
+
+def test_the_last_stable_offset_waits_until_a_marker_is_committed() -> None:
+    log = log_of(1)
+    log.append(transactional(1), 0, None)
+    log.advance(3)
+    log.append_placed(StoredBatch(marker(COMMIT, 1, base_offset=3)))
+    log.append(transactional(2), 0, None)
+    assert log.last_stable_offset == 1  # the marker may still be lost
+    log.advance(4)
+    assert log.last_stable_offset == 4
+    log.advance(6)
+    assert log.last_stable_offset == 4
+
+
+def test_a_marker_that_is_truncated_did_not_end_anything() -> None:
+    log = PartitionLog()
+    log.append(transactional(1), 0, None)
+    log.advance(2)
+    log.append_placed(StoredBatch(marker(ABORT, 1, base_offset=2)))
+    log.truncate(2)
+    assert log.last_stable_offset == 0
+    assert log.transactions.open_offset(1) == 0
+    assert log.transactions.aborted_between(0, 9) == []
+
+
+def test_the_last_stable_offset_is_never_below_the_start_of_the_log() -> None:
+    log = PartitionLog()
+    log.append(transactional(1), 0, None)
+    log.append(stored(3), 0, None)
+    log.advance(5)
+    log.delete_before(2)
+    assert (log.start_offset, log.last_stable_offset) == (2, 2)
+    end(log, COMMIT, 1)
+    assert log.last_stable_offset == 6
+
+
+def test_a_batch_without_transaction_is_refused_while_its_producer_has_one() -> None:
+    log = PartitionLog()
+    log.append(transactional(1), 0, None)
+    for epoch, sequence in ((0, 2), (1, 0)):
+        with pytest.raises(ApiError) as caught:
+            log.append(stored(1, producer=(1, epoch, sequence)), 0, None)
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    log.append(stored(1, producer=(2, 0, 0)), 0, None)  # another producer may
+    end(log, COMMIT, 1)
+    assert log.append(stored(1, producer=(1, 0, 2)), 0, None).base_offset == 4
