@@ -16,6 +16,7 @@ from kclient.group import member
 from kclient.network import connection
 from kclient.producer import batch_states, idempotence, transactions
 from kclient.testing.groups import classic_group
+from kclient.testing.transactions import metadata
 
 Table = Mapping[Any, Mapping[Any, Any]]
 
@@ -43,6 +44,15 @@ MACHINES: dict[str, tuple[str, Table]] = {
     "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
     "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
 }
+BY_PREDECESSORS: dict[str, tuple[str, Mapping[Any, Any], str]] = {
+    "A transactional id, at its coordinator": (
+        "kclient/testing/transactions/metadata.py",
+        metadata.PREVIOUS,
+        "Kafka's states and names. An id is in PREPARE_EPOCH_FENCE only while the abort of its "
+        "open\ntransaction is being written.",
+    ),
+}
+"""Machines whose table has the states from which each one is reached, and what to add to it."""
 
 
 def page() -> str:
@@ -55,6 +65,16 @@ def page() -> str:
     for title, (file, table) in MACHINES.items():
         parts += ["", f"## {title}", "", f"[{file}](../{file})", "", "```mermaid"]
         parts += ["stateDiagram-v2", *_arrows(table), "```", "", *_states(table)]
+    for title, (file, previous, note) in BY_PREDECESSORS.items():
+        parts += ["", f"## {title}", "", f"[{file}](../{file})", "", "```mermaid"]
+        parts += ["stateDiagram-v2", f"    [*] --> {next(iter(previous)).name}"]
+        parts += [
+            f"    {one.name} --> {state.name}"
+            for one in previous
+            for state, before in previous.items()
+            if one in before
+        ]
+        parts += ["```", "", note]
     return "\n".join(parts) + "\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import heapq
 import importlib.util
 import io
 import json
@@ -30,20 +31,27 @@ def load(limit: int | None = None) -> list[Event]:
 
     The number ``n`` in each value is what the reader checks the order with.
     """
-    rows = sorted(_rows(), key=lambda row: row[0])[:limit]
+    rows = _rows()
+    if limit is not None:  # the rest isn't even converted
+        rows = iter(
+            heapq.nsmallest(limit, rows, lambda row: (row["time_hour"], int(row["minute"])))
+        )
     return [
         Event(at, tail, json.dumps({"n": n, **flight}, separators=(",", ":")).encode())
-        for n, (at, tail, flight) in enumerate(rows)
+        for n, (at, tail, flight) in enumerate(sorted(map(_event, rows), key=lambda one: one[0]))
     ]
 
 
-def _rows() -> Iterator[tuple[int, bytes | None, dict[str, object]]]:
+def _rows() -> Iterator[dict[str, str]]:
     with zipfile.ZipFile(_data_file()) as archive, archive.open("flights.csv") as raw:
-        for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline="")):
-            hour = dt.datetime.fromisoformat(row["time_hour"])
-            at = int(hour.timestamp() + int(row["minute"]) * 60) * 1000
-            tail = row["tailnum"].encode() if row["tailnum"] not in ("", "NA") else None
-            yield at, tail, _flight(row)
+        yield from csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline=""))
+
+
+def _event(row: dict[str, str]) -> tuple[int, bytes | None, dict[str, object]]:
+    hour = dt.datetime.fromisoformat(row["time_hour"])
+    at = int(hour.timestamp() + int(row["minute"]) * 60) * 1000
+    tail = row["tailnum"].encode() if row["tailnum"] not in ("", "NA") else None
+    return at, tail, _flight(row)
 
 
 def _flight(row: dict[str, str]) -> dict[str, object]:

@@ -21,8 +21,9 @@ SMALL = [name for name in FILES if name not in TESTS]
 OWN_CLUSTER = {"elections", "virtual_time", "worker_pool"}
 ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name not in OWN_CLUSTER}
 ANYWHERE["flights"] = ["--limit", "2000"]
+ANYWHERE["cancelled_flights"] = ["--limit", "2000"]
 """The examples that take `--bootstrap`, with the options that make them quick."""
-TOPICS = {"dead_letters": 3}
+TOPICS = {"cancelled_flights": 2, "dead_letters": 3}
 """How many topics a run creates, where it is more than one."""
 COMPOSE = (ROOT / "examples" / "compose.yaml").read_text(encoding="utf-8")
 
@@ -63,7 +64,7 @@ async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
         command = [f"examples.{name}", *ANYWHERE[name], "--bootstrap", cluster.bootstrap]
         runs = [await asyncio.to_thread(run, *command) for _ in range(2)]
         assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 2
-        topics = [topic for topic in cluster.topics if topic != "__consumer_offsets"]
+        topics = [topic for topic in cluster.topics if not topic.startswith("__")]
         assert len(topics) == 2 * TOPICS.get(name, 1)
         for topic in topics:
             assert any(topic in done.stdout for done in runs)
@@ -103,6 +104,17 @@ def test_flights_name_an_unreachable_address() -> None:
     assert "BootstrapFailed" in done.stderr
     assert "127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_cancelled_flights_are_committed_once_though_their_worker_is_killed() -> None:
+    done = run("examples.cancelled_flights")
+    assert done.returncode == 0, done.stdout + done.stderr
+    killed, counted, verdict = done.stdout.splitlines()
+    assert killed.endswith("ended by SIGKILL")
+    expected, written, committed = re.findall(r"(\d+)(?: of them| records)", counted)
+    assert committed == expected
+    assert int(written) > int(committed)  # what the killed one left is in the log, uncommitted
+    assert verdict == "exactly once"
 
 
 def test_readme_shows_the_hello_example() -> None:

@@ -1,4 +1,4 @@
-"""Run the recipes of docs/consumers.md, docs/arrow.md and docs/metrics.md."""
+"""Run the recipes of docs/consumers.md, arrow.md, metrics.md and transactions.md; follow links."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ import kclient
 from kclient.testing import Cluster, ErrorCode, run_virtually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+FILES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]
+PAGES = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in FILES}
+LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
 def block(page: str, words: str) -> str:
@@ -162,3 +165,95 @@ def test_readiness_shows_a_producer_that_is_stuck() -> None:
                 assert ready(producer, consumer)
 
     run_virtually(scene())
+
+
+async def committed(cluster: Cluster, topic: str) -> list[bytes | None]:
+    """What readers of committed records get, within ten seconds."""
+    async with kclient.Consumer(
+        cluster.bootstrap,
+        topic,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        polls = [await consumer.poll(timeout=1.0) for _ in range(10)]
+    return [record.value for records in polls for record in records]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_service_of_the_page_of_transactions_reads_and_writes_once(version: int) -> None:
+    async def scene() -> None:
+        async with Cluster(brokers=1, transaction_version=version) as cluster:
+            cluster.create_topic("flights", partitions=3)
+            cluster.create_topic("cancelled")
+            await filled(cluster, "flights", 5)
+            main = (await execute(block("transactions.md", "async def main"), cluster))["main"]
+            for _ in range(2):
+                service = asyncio.create_task(main())
+                await asyncio.sleep(60.0)
+                service.cancel()
+                await asyncio.wait([service])
+            numbers = sorted(b"%d" % one for one in range(5) for _ in range(3))
+            assert sorted(await committed(cluster, "cancelled")) == numbers
+
+    run_virtually(scene())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_transactions_by_hand_are_committed(version: int) -> None:
+    async def scene() -> None:
+        async with Cluster(brokers=1, transaction_version=version) as cluster:
+            cluster.create_topic("orders", partitions=3)
+            cluster.create_topic("audited")
+            await filled(cluster, "orders", 1)
+            by_block = functools.partial(_function, cluster)
+            async with (
+                kclient.Producer(cluster.bootstrap, transactional_id="audit-1") as producer,
+                kclient.Consumer(
+                    cluster.bootstrap,
+                    "orders",
+                    group="audit",
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                ) as consumer,
+            ):
+                while not any((await consumer.committed(consumer.assignment)).values()):
+                    await (await by_block("move"))(consumer, producer)
+                await (await by_block("move_by_hand"))(producer)
+                prepared = await (await by_block("write"))(producer)
+            before = await committed(cluster, "audited")
+            assert sorted({*before}) == [b"0", b"value"]
+            await (await by_block("decide"))(prepared)
+            assert await committed(cluster, "audited") == [*before, b"value"]
+
+    run_virtually(scene())
+
+
+async def _function(cluster: Cluster, name: str) -> Any:
+    """The function of that name on the page of transactions."""
+    return (await execute(block("transactions.md", f"async def {name}("), cluster))[name]
+
+
+def headings(page: str) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.M | re.S)
+    found = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in found}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    for target, anchor in LINK.findall(PAGES[page]):
+        file = (folder / target).resolve() if target else ROOT / page
+        assert file.exists(), f"there is no {target}"
+        name = str(file.relative_to(ROOT))
+        assert not anchor or anchor in headings(name), f"{name} has no #{anchor}"
+
+
+def test_each_page_of_the_docs_is_linked_from_the_readme() -> None:
+    linked = {target for target, _ in LINK.findall(PAGES["README.md"])}
+    behind = {
+        f"docs/{target}" for name in linked & {*PAGES} for target, _ in LINK.findall(PAGES[name])
+    }
+    pages = {page for page in PAGES if page.startswith("docs/")}
+    assert pages <= linked | behind
