@@ -1,7 +1,8 @@
 """One run of a scenario: connections to the brokers, and the record of all responses.
 
 `ask` sends a request and records its response; `begin` only sends, for requests that wait at the
-broker. What only prepares (`topic`, `delete_topic`, `quietly`) is not recorded.
+broker; `ask_patiently` repeats a request that a coordinator can't serve yet. What only prepares
+(`topic`, `delete_topic`, `quietly`) is not recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kclient.protocol.messages.list_offsets import (
 )
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.places import Place
-from tests.conformance.plain import plain
+from tests.conformance.plain import code_name, plain
 from tests.unit.testing.raw_peer import RawPeer
 
 PATIENCE = 20.0
@@ -38,6 +39,11 @@ PATIENCE = 20.0
 CLIENT_ID = "conformance"
 CLOSED = "the connection is closed"
 _POLL = 0.01
+_NOT_YET = [
+    code_name(one)
+    for one in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+]
+"""Codes of a transaction's coordinator while markers are written, or producer ids fetched."""
 _EARLIEST = -2
 
 
@@ -112,6 +118,21 @@ class Peer:
         async with asyncio.timeout(PATIENCE):
             return await raw.call(request, version)
 
+    async def ask_patiently(self, request: Request, version: int, note: str = "") -> Any:
+        """Repeat a request while the coordinator is busy; record the last response."""
+        found: Any = None
+        answer: dict[str, Any] = {}
+
+        async def is_ready() -> bool:
+            nonlocal found, answer
+            found = await self.quietly(request, version)
+            answer = plain(found, version)
+            return not any(code in str(answer) for code in _NOT_YET)
+
+        await until(is_ready)
+        self.record(_asked(request, version, note), request.NAME, answer)
+        return found
+
     async def ask_raw(self, api: str, frame: bytes, note: str) -> None:
         """Send the bytes of a frame without its size, and record what comes, undecoded."""
         raw = await self._open()
@@ -141,6 +162,10 @@ class Peer:
             self.lost()
 
 
+def _asked(request: Request, version: int, note: str) -> str:
+    return f"{request.NAME} v{version}" + (f", {note}" if note else "")
+
+
 @dataclass(slots=True)
 class Pending:
     """A request that was sent; responses are awaited in the order of the requests."""
@@ -156,7 +181,7 @@ class Pending:
     async def answer(self) -> Any:
         """Wait for the response and record it."""
         kind = type(self.request)
-        asked = f"{kind.NAME} v{self.version}" + (f", {self.note}" if self.note else "")
+        asked = _asked(self.request, self.version, self.note)
         try:
             async with asyncio.timeout(PATIENCE):
                 found = await self.raw.read(kind, self.version, self.correlation)
@@ -226,6 +251,12 @@ class Run:
     ) -> Any:
         """Send a request, record its response and return it; None if there was none."""
         return await self.at(node).ask(request, version, note, listing=listing)
+
+    async def ask_patiently(
+        self, request: Request, version: int, note: str = "", *, node: int = 1
+    ) -> Any:
+        """Repeat a request while a transaction's coordinator is busy; record the last response."""
+        return await self.at(node).ask_patiently(request, version, note)
 
     async def ask_each(
         self, request: Request, *versions: int, note: str = "", listing: bool = False

@@ -26,11 +26,9 @@ _MENTION = re.compile(r"\bErrorCode\.([A-Z][A-Z_]+)")
 
 NOT_SHOWN: dict[ErrorCode, str] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "once per cluster, while its first group's topic is made",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "of transactions, which come later: told in its text",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "for the milliseconds that Kafka loads a partition",
-    ErrorCode.INVALID_TXN_STATE: (
-        "of transactions, which come later: Kafka asks their coordinator, and says "
-        "NOT_ENOUGH_REPLICAS where it gets no answer"
+    ErrorCode.NETWORK_EXCEPTION: (
+        "of brokers that don't reach a transaction's coordinator: producers get another code"
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
         "with eligible leader replicas the high watermark stays while too few are in sync, and so "

@@ -1,4 +1,4 @@
-"""InitProducerId of idempotent producers; transactions aren't served yet."""
+"""InitProducerId of idempotent producers; `transactional_producers.py` has transactional ids."""
 
 from __future__ import annotations
 
