@@ -29,6 +29,7 @@ from kclient.testing.events import (
     LeaderElected,
     LeaderLost,
     LogTruncated,
+    TransactionChanged,
 )
 from kclient.testing.fault import Action, Fault
 from kclient.testing.faults import Faults
@@ -80,6 +81,7 @@ __all__ = [
     "Tally",
     "ThreadedCluster",
     "TopicDefaults",
+    "TransactionChanged",
     "VirtualLoop",
     "run_virtually",
 ]
