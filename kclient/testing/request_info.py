@@ -25,7 +25,9 @@ Entry: TypeAlias = tuple[str | None, int | None]
 TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
 """Returns the topic name, given the name or the id of a request."""
 
-_LISTS = ("topics", "topic_data", "topic_partitions")
+_LISTS = ("topics", "topic_data", "topic_partitions", "v3_and_below_topics")
+_NESTED = ("groups", "markers", "transactions")
+"""Lists whose items have topics: OffsetFetch, WriteTxnMarkers and AddPartitionsToTxn."""
 _NAMES = ("topic", "name")
 _PARTITIONS = ("partitions", "partition_data", "partition_indexes")
 _INDEXES = ("index", "partition", "partition_index")
@@ -136,7 +138,8 @@ def info_of(call: RequestContext, response: Response | bytes | None = None) -> R
 
 def names_topics(request_class: type[Request]) -> bool:
     """Whether requests of a kind name topics at all."""
-    return bool(_present(request_class, (*_LISTS, "topic_names", "resources")))
+    nested = _NESTED[1:]  # those of DescribeGroups are names
+    return bool(_present(request_class, (*_LISTS, "topic_names", "resources", *nested)))
 
 
 def names_partitions(request_class: type[Request]) -> bool:
@@ -156,10 +159,10 @@ def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:
         for one in request.resources:
             if one.resource_type == _TOPIC:
                 yield one.resource_name, None
-    if "groups" in slots:  # OffsetFetch; those of DescribeGroups are names
-        for group in request.groups:
-            if isinstance(group, Struct):
-                yield from named_entries(group, topic_name)
+    for name in _present(request, _NESTED):
+        for one in getattr(request, name):
+            if isinstance(one, Struct):
+                yield from named_entries(one, topic_name)
 
 
 def _of_topic(topic: Any, topic_name: TopicName) -> Iterator[Entry]:

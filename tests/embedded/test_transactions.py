@@ -30,6 +30,7 @@ from tests.embedded.transaction_scene import (
     is_stable,
     transaction_scene,
 )
+from tests.unit.testing.transaction_calls import markers
 
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
 UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -115,6 +116,45 @@ async def test_without_verification_version_1_may_write_anywhere() -> None:
     async with transaction_scene(1, **configs) as (cluster, speaker):
         assert await speaker.write() is NONE
         assert cluster.end_offset("t", 0) == 1
+
+
+@EACH_PROTOCOL
+async def test_a_batch_is_refused_if_a_marker_came_while_its_leader_asked(protocol: int) -> None:
+    """Else it would begin a transaction that nobody ends."""
+    async with transaction_scene(protocol) as (cluster, speaker):
+        leader = speaker.coordinator.node_id % 3 + 1
+        cluster.move_leader("t", 0, leader)
+        if protocol == 1:
+            assert await speaker.add() is NONE
+        held = cluster.faults.hold("AddPartitionsToTxn", after=True)
+        writing = asyncio.create_task(speaker.write())
+        await held.wait_hits()
+        producer_id, epoch = speaker.identity
+        marker = markers((producer_id, epoch + protocol - 1), ("t", 0), committed=False)
+        written = await speaker.ask(marker, 2, leader)
+        assert written.markers[0].topics[0].partitions[0].error_code == NONE
+        held.release()
+        stale = ErrorCode.INVALID_TXN_STATE if protocol == 1 else ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await writing is stale
+        assert [one.is_control for one in cluster.log("t").batches] == [True]
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0.06, NONE), (1.0, CONCURRENT)])
+def test_a_leader_waits_a_little_for_the_markers_of_the_last_transaction(
+    seconds: float, code: ErrorCode
+) -> None:
+    async def main() -> None:
+        async with transaction_scene() as (cluster, speaker):
+            await speaker.send()
+            held = cluster.faults.hold("WriteTxnMarkers")
+            assert await speaker.end() is NONE
+            await held.wait_hits()
+            asked = cluster.requests.count("AddPartitionsToTxn")
+            asyncio.get_running_loop().call_later(seconds, held.release)
+            assert await speaker.write(index=1) is code
+            assert cluster.requests.count("AddPartitionsToTxn") > asked + 1
+
+    run_virtually(main(), limit=60)
 
 
 async def test_offsets_count_when_their_transaction_is_committed() -> None:

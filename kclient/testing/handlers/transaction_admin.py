@@ -55,7 +55,8 @@ def _describe(call: RequestContext, transactional_id: str) -> described.Transact
         return described.TransactionState(refused.code, transactional_id)
     metadata = entry.metadata
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(metadata.partitions):
+    ending = metadata.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+    for topic, index in sorted(entry.unmarked if ending else metadata.partitions):
         topics.setdefault(topic, []).append(index)
     return described.TransactionState(
         ErrorCode.NONE,

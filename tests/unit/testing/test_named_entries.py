@@ -35,6 +35,7 @@ from kclient.testing.request_info import (
     names_topics,
 )
 from tests.unit.protocol.random_messages import random_message
+from tests.unit.testing import transaction_calls
 from tests.unit.testing.calls import fetch, list_offsets, produce
 
 T_ID = b"t" * 16
@@ -52,6 +53,10 @@ def name_of(name: str | None, topic_id: bytes) -> str | None:
         (produce(b"u" * 16, b""), [(None, 0)]),
         (fetch("t", 1, 2), [("t", 1), ("t", 2)]),
         (list_offsets("t", -1, partition=4), [("t", 4)]),
+        (transaction_calls.markers((5, 0), ("t", 1), ("u", 0)), [("t", 1), ("u", 0)]),
+        (transaction_calls.add_partitions("x", (5, 0), ("t", 1)), [("t", 1)]),
+        (transaction_calls.add_partitions("x", (5, 0), ("t", 1), version=5), [("t", 1)]),
+        (transaction_calls.commit_offset("x", (5, 0), "g", 3), [("t", 0)]),
         (MetadataRequest(None), []),
         (MetadataRequest([MetadataRequestTopic(T_ID, None)]), [("t", None)]),
         (DeleteTopicsRequest([DeleteTopicState("t", ZERO_UUID)]), [("t", None)]),
