@@ -1,6 +1,6 @@
 """`python -m tests.foreign`: the matrix of foreign clients and what they did.
 
-    python -m tests.foreign [--broker embedded|4.3.0|HOST:PORT] [--clients NAME ...]
+    python -m tests.foreign [--broker embedded|embedded-v1|4.3.0|HOST:PORT] [--clients NAME ...]
         [--only FEATURE ...] [--seen FILE] [--against FILE]
 
 ``--seen`` keeps what each client saw, ``--against`` compares it with what was kept on another
@@ -29,6 +29,9 @@ def matrix(reports: Sequence[Report], rows: Sequence[str]) -> str:
         "|---|" + "---|" * len(reports),
         "| version | " + " | ".join(one.version for one in reports) + " |",
     ]
+    if any(one.end_versions is not None for one in reports):
+        spoken = (", ".join(map(str, one.end_versions or ())) for one in reports)
+        lines.append("| EndTxn | " + " | ".join(spoken) + " |")
     for row in rows:
         words = [_WORDS[one.outcomes[row].status] for one in reports]
         lines.append(f"| {row}: {FEATURES[row]} | " + " | ".join(words) + " |")

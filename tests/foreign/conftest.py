@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.foreign.features import TRANSACTIONS
 from tests.foreign.run import Report, run
-from tests.foreign.target import Target, target
+from tests.foreign.target import EMBEDDED, Target, target
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +26,19 @@ def place(request: pytest.FixtureRequest) -> Iterator[Target]:
 @pytest.fixture(scope="session")
 def report(place: Target) -> Callable[[str], Report]:
     """The outcomes of a client, which plays when it is first asked for."""
-    played: dict[str, Report] = {}
+    return functools.cache(functools.partial(run, target=place))
 
-    def of(client: str) -> Report:
-        if client not in played:
-            played[client] = run(client, place)
-        return played[client]
 
-    return of
+@pytest.fixture(scope="session")
+def report_v1() -> Iterator[Callable[[str], Report]]:
+    """Those of its transactions on a cluster with version 1 of the transaction protocol."""
+    with target("embedded-v1") as found:
+        yield functools.cache(functools.partial(run, target=found, only=TRANSACTIONS))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of both versions are of the embedded cluster: a release of Kafka has one of them."""
+    embedded = config.getoption("--broker") in EMBEDDED
+    if collection_path.name == "test_transaction_versions.py":
+        return not embedded or "KCLIENT_TEST_BOOTSTRAP" in os.environ
+    return None

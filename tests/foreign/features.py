@@ -40,5 +40,13 @@ FEATURES: dict[str, str] = {
     "groups.describe": "state, protocol, members; the unknown group",
     "groups.offsets": "offsets of groups listed, altered or reset, deleted",
     "groups.delete": "groups deleted; refused while they have members, and the unknown",
+    "transactions.commit": "transactions committed and aborted, for both isolation levels",
+    "transactions.offsets": "offsets of a group in transactions; refused to a stale member",
+    "transactions.fence": "a producer whose transactional id was taken over is fenced",
+    "transactions.copy": "a topic copied exactly once by members that abort, move and die",
+    "transactions.describe": "transactions and producers listed and described; none hangs",
     "load": "20,000 records written and read",
 }
+
+TRANSACTIONS = tuple(name for name in FEATURES if name.startswith("transactions."))
+"""Those that clients play in both versions of the transaction protocol."""

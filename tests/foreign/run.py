@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tests.foreign.features import FEATURES
@@ -45,11 +45,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All outcomes of one client."""
+    """All outcomes of one client.
+
+    Attributes:
+        client: Its name.
+        version: Its version, as it reports it.
+        outcomes: By feature.
+        end_versions: The versions of EndTxn that it sent; None where the brokers don't tell.
+    """
 
     client: str
     version: str
     outcomes: dict[str, Outcome]
+    end_versions: tuple[int, ...] | None = None
 
 
 def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
@@ -58,6 +66,8 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
     command += ["--bootstrap", target.bootstrap, "--brokers", str(target.brokers)]
     if only:
         command += ["--only", *only]
+    if target.end_versions is not None:
+        target.end_versions()  # those of the client before it
     with tempfile.TemporaryFile("w+") as reported, tempfile.TemporaryFile("w+") as said:
         try:
             ended = subprocess.run(
@@ -68,7 +78,10 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
         reported.seek(0)
         said.seek(0)
         lines, words = reported.read().splitlines(), said.read()[-6000:]
-    return outcomes_of(client, lines, words, ended, only or tuple(FEATURES))
+    report = outcomes_of(client, lines, words, ended, only or tuple(FEATURES))
+    if target.end_versions is None:
+        return report
+    return replace(report, end_versions=tuple(target.end_versions()))
 
 
 def outcomes_of(

@@ -6,14 +6,17 @@ The tests of this folder and `python -m tests.foreign` ask for one. It knows not
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tests.support import kafka, raw_admin
 
 EMBEDDED_BROKERS = 3
+EMBEDDED = {"embedded": 2, "embedded-v1": 1}
+"""The embedded clusters, with their level of the feature ``transaction.version``."""
 _START_TIMEOUT = 30.0
 _END_TIMEOUT = 20.0
 
@@ -25,17 +28,24 @@ class Target:
     Attributes:
         bootstrap: Its addresses.
         brokers: How many.
+        end_versions: Returns the versions of EndTxn that clients have sent since its last call;
+            None for Apache Kafka, which doesn't tell.
     """
 
     bootstrap: str
     brokers: int
+    end_versions: Callable[[], list[int]] | None = None
 
 
 @contextlib.contextmanager
 def target(broker: str) -> Iterator[Target]:
-    """What ``broker`` names: "embedded", a release of Apache Kafka, or the address of one."""
-    if broker == "embedded":
-        with _embedded() as served:
+    """What ``broker`` names.
+
+    That is "embedded", or "embedded-v1" with version 1 of the transaction protocol, a release of
+    Apache Kafka, or the address of a broker.
+    """
+    if broker in EMBEDDED:
+        with _embedded(EMBEDDED[broker]) as served:
             yield served
     elif ":" in broker:
         yield at(broker)
@@ -54,19 +64,28 @@ def at(bootstrap: str) -> Target:
 
 
 @contextlib.contextmanager
-def _embedded() -> Iterator[Target]:
+def _embedded(transaction_version: int) -> Iterator[Target]:
     command = [sys.executable, "-m", "tests.foreign.served", "--brokers", str(EMBEDDED_BROKERS)]
+    command += ["--transaction-version", str(transaction_version)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
-        assert child.stdin is not None and child.stdout is not None
+        said, asked = child.stdout, child.stdin
+        assert said is not None and asked is not None
+
+        def end_versions() -> list[int]:
+            asked.write("\n")
+            asked.flush()
+            versions: list[int] = json.loads(said.readline())
+            return versions
+
         try:
-            bootstrap = child.stdout.readline().strip()
+            bootstrap = said.readline().strip()
             if not bootstrap:
                 raise RuntimeError("the embedded cluster didn't come up; why is on standard error")
-            yield Target(bootstrap, EMBEDDED_BROKERS)
+            yield Target(bootstrap, EMBEDDED_BROKERS, end_versions)
         finally:
-            child.stdin.close()
+            asked.close()
             try:
                 child.wait(_END_TIMEOUT)
             except subprocess.TimeoutExpired:

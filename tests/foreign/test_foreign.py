@@ -13,7 +13,7 @@ from tests.foreign.features import FEATURES
 from tests.foreign.run import CI_CLIENTS, Report
 
 UNABLE = {
-    "librdkafka": {"cluster.versions", "cluster.log_dirs"},
+    "librdkafka": {"cluster.versions", "cluster.log_dirs", "transactions.describe"},
     "kafka_python": set(),
     "java": set(),
 }

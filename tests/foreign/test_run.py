@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,5 +71,8 @@ def test_the_matrix_reports_failures_and_comparisons_report_differences() -> Non
     reports = [Report("some", "1.2", outcomes)]
     table = matrix(reports, tuple(outcomes))
     assert "| 1.2 |" in table and "| FAILED |" in table and "| ok |" in table
+    assert "EndTxn" not in table
+    spoken = [replace(reports[0], end_versions=(3, 5))]
+    assert "| EndTxn | 3, 5 |" in matrix(spoken, tuple(outcomes))
     assert compare(reports, {"some": {"topics.list": [1], "load": 2}}) == ""
     assert "topics.list" in compare(reports, {"some": {"topics.list": [2]}})

@@ -24,6 +24,7 @@ from tests.foreign.clients.aiokafka_help import (
     until,
     write,
 )
+from tests.foreign.clients.aiokafka_transactions import PLAYED as TRANSACTIONS
 from tests.foreign.scene import FIRST_TIME, PATIENCE, Feature, Scene, by_name, equal, play, true
 from tests.interop.peers.sample import CODECS, samples
 
@@ -382,7 +383,8 @@ UNABLE = {
     "cluster.elect": "no ElectLeaders",
     "groups.cooperative": "no cooperative assignor",
     "groups.delete": "no DeleteGroups",
+    "transactions.describe": "no ListTransactions, DescribeTransactions or DescribeProducers",
 }
 
 if __name__ == "__main__":
-    play(aiokafka.__version__, by_name((*PLAYED, *ADMIN)), UNABLE)
+    play(aiokafka.__version__, by_name((*PLAYED, *ADMIN, *TRANSACTIONS)), UNABLE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from tests.foreign.clients import java_admin, java_groups
+from tests.foreign.clients import java_admin, java_groups, java_transactions
 from tests.foreign.clients.java_tools import RELEASE, read, tools, write
 from tests.foreign.scene import FIRST_TIME, Feature, Scene, by_name, equal, play, true
 from tests.interop.peers.sample import CODECS
@@ -196,4 +196,5 @@ _OWN: tuple[Feature, ...] = (
 )
 
 if __name__ == "__main__":
-    play(RELEASE, by_name((*_OWN, *java_admin.PLAYED, *java_groups.PLAYED)), {})
+    others = (java_admin, java_groups, java_transactions)
+    play(RELEASE, by_name((*_OWN, *(one for other in others for one in other.PLAYED))), {})

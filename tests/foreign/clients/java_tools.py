@@ -90,7 +90,8 @@ class Tools:
 
     def _command(self, tool: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         name = f"{_PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
-        where = ("--bootstrap-server", self._bootstrap)
+        option = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
+        where = (option, self._bootstrap)
         if tool in ("FeatureCommand", "TransactionsCommand"):  # what it is to do comes last
             return (name, *where, *arguments)
         return (name, *arguments, *where)

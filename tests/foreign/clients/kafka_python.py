@@ -6,7 +6,11 @@ import time
 
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
-from tests.foreign.clients import kafka_python_admin, kafka_python_groups
+from tests.foreign.clients import (
+    kafka_python_admin,
+    kafka_python_groups,
+    kafka_python_transactions,
+)
 from tests.foreign.clients.kafka_python_help import (
     administering,
     consuming,
@@ -248,5 +252,6 @@ _OWN: tuple[Feature, ...] = (
 )
 
 if __name__ == "__main__":
-    played = by_name((*_OWN, *kafka_python_admin.PLAYED, *kafka_python_groups.PLAYED))
+    others = (kafka_python_admin, kafka_python_groups, kafka_python_transactions)
+    played = by_name((*_OWN, *(one for other in others for one in other.PLAYED)))
     play(kafka.__version__, played, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import re
+import signal
 import subprocess
 import threading
 from typing import Any
@@ -20,6 +21,7 @@ from tests.foreign.scene import (
     true,
     until,
 )
+from tests.foreign.transactions import ENDS, expected, values
 from tests.interop.peers.sample import CODECS
 from tests.support.class_path import require
 
@@ -336,6 +338,93 @@ def groups_static(scene: Scene) -> object:
     return sorted(had)
 
 
+_LINES, _LINE = 64, 1024
+
+
+class _Open:
+    """kcat in the middle of a transaction: it commits at the end of its input.
+
+    It hands lines on in blocks of some kilobytes: these 64 lines end with one, and it waits for the
+    next. Only there it aborts when it is interrupted.
+    """
+
+    def __init__(self, scene: Scene, topic: str, name: str, word: str) -> None:
+        self._process = subprocess.Popen(
+            [_KCAT, "-b", scene.bootstrap, "-P", "-t", topic, "-p", "0", *_transactional(name)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        atexit.register(self._process.kill)  # if what it is for fails
+        assert self._process.stdin is not None
+        line = f"{word:-<{_LINE - 1}}\n".encode()
+        self._process.stdin.write(line * _LINES)
+        self._process.stdin.flush()
+
+        def whole() -> bool:
+            found = read(scene, topic, "-X", "isolation.level=read_uncommitted")
+            return sum(one["payload"] == line.decode().strip() for one in found) == _LINES
+
+        until(whole, "its records")
+
+    def end(self, commit: bool) -> tuple[int, str]:
+        """End its input, which commits, or interrupt it; its status and words."""
+        if not commit:
+            self._process.send_signal(signal.SIGINT)
+        said = self._process.communicate(timeout=PATIENCE)[1].decode()
+        return self._process.returncode, said
+
+
+def _transactional(name: str) -> tuple[str, ...]:
+    return ("-X", f"transactional.id={name}", "-m", f"{PATIENCE:.0f}")
+
+
+def _words(scene: Scene, topic: str, level: str) -> list[str]:
+    """The first words of the records, each once where it repeats."""
+    found = [
+        one["payload"].partition("--")[0]
+        for one in read(scene, topic, "-X", f"isolation.level={level}")
+    ]
+    return [word for n, word in enumerate(found) if found[n - 1 : n] != [word]]
+
+
+def _await_words(scene: Scene, topic: str, words: list[str]) -> None:
+    """Wait for what was committed: kcat ends before the markers are written."""
+    until(lambda: _words(scene, topic, "read_committed") == words, f"committed: {words}")
+
+
+def transactions_commit(scene: Scene) -> object:
+    """Five, one after the other; a sixth, open one holds ``read_committed`` back."""
+    topic, name = scene.topic("transactions"), scene.name("id")
+    for number, commit in enumerate(ENDS):
+        if commit:
+            lines = [value.decode() for value in values(number, 0)]
+            write(scene, topic, lines, *_transactional(name))
+        else:
+            status, said = _Open(scene, topic, name, f"aborted {number}").end(commit=False)
+            equal(status, 0, said)
+    last = _Open(scene, topic, name, "open")
+    committed = [value.decode() for value in expected(0, "read_committed")]
+    equal(_words(scene, topic, "read_committed"), committed)
+    every = _words(scene, topic, "read_uncommitted")
+    aborted = [f"aborted {number}" for number, commit in enumerate(ENDS) if not commit]
+    equal([word for word in every if word not in committed], [*aborted, "open"])
+    equal(last.end(commit=True)[0], 0)
+    _await_words(scene, topic, [*committed, "open"])
+    return every
+
+
+def transactions_fence(scene: Scene) -> object:
+    """The second one aborts what the first one wrote, which can't commit any more."""
+    topic, name = scene.topic("fence"), scene.name("id")
+    zombie = _Open(scene, topic, name, "zombie")
+    write(scene, topic, ["second"], *_transactional(name))
+    status, said = zombie.end(commit=True)
+    true(status != 0 and "fenced" in said.lower(), f"{status}: {said}")
+    _await_words(scene, topic, ["second"])
+    equal(_words(scene, topic, "read_uncommitted"), ["zombie", "second"])
+    return status
+
+
 def load(scene: Scene) -> object:
     """20,000 records of 100 bytes."""
     topic, count = scene.topic("load"), 20_000
@@ -364,6 +453,8 @@ PLAYED: tuple[Feature, ...] = (
     groups_rebalance,
     groups_cooperative,
     groups_static,
+    transactions_commit,
+    transactions_fence,
     load,
 )
 _ADMIN = (
@@ -371,8 +462,12 @@ _ADMIN = (
     *("topics.create", "topics.refuse", "topics.grow", "topics.delete"),
     *("configs.describe", "configs.alter", "configs.broker", "records.delete"),
     *("groups.list", "groups.describe", "groups.offsets", "groups.delete"),
+    "transactions.describe",
 )
-UNABLE = dict.fromkeys(_ADMIN, "kcat has no admin client")
+UNABLE = {
+    **dict.fromkeys(_ADMIN, "kcat has no admin client"),
+    **dict.fromkeys(("transactions.offsets", "transactions.copy"), "it reads or writes, not both"),
+}
 
 if __name__ == "__main__":
     words = subprocess.run([_KCAT, "-V"], capture_output=True, text=True, check=True).stdout

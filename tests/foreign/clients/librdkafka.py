@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from tests.foreign.clients import librdkafka_admin, librdkafka_groups
+from tests.foreign.clients import librdkafka_admin, librdkafka_groups, librdkafka_transactions
 from tests.foreign.clients.librdkafka_help import (
     code_of,
     consumer,
@@ -282,12 +282,14 @@ def _features() -> dict[str, Feature]:
         offsets_list,
         load,
     )
-    return by_name((*own, *librdkafka_admin.PLAYED, *librdkafka_groups.PLAYED))
+    others = (librdkafka_admin, librdkafka_groups, librdkafka_transactions)
+    return by_name((*own, *(one for other in others for one in other.PLAYED)))
 
 
 UNABLE = {
     "cluster.versions": "librdkafka asks for them, and doesn't tell",
     "cluster.log_dirs": "no DescribeLogDirs",
+    "transactions.describe": "no ListTransactions, DescribeTransactions or DescribeProducers",
 }
 
 

@@ -43,7 +43,7 @@ func main() {
 	flag.Parse()
 	tell(map[string]any{"feature": "version", "status": "ok", "seen": *version})
 	played := map[string]feature{}
-	for _, some := range []map[string]feature{records, administration, groups} {
+	for _, some := range []map[string]feature{records, administration, groups, transactions} {
 		for name, one := range some {
 			played[name] = one
 		}
