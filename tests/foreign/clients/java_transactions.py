@@ -38,7 +38,7 @@ def _transactions(scene: Scene, *arguments: str, status: int = 0) -> list[list[s
 
 def _described(scene: Scene, name: str) -> dict[str, str]:
     """What kafka-transactions describes of an id; empty while nothing is known of it."""
-    said = tools(scene).run("TransactionsCommand", "list", "--transactional-id-pattern", name)
+    said = tools(scene).run("TransactionsCommand", "list")
     if name not in said.out:
         return {}
     said = tools(scene).run("TransactionsCommand", "describe", "--transactional-id", name)
