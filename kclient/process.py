@@ -33,6 +33,7 @@ from kclient.errors import (
     KafkaError,
     TransactionAborted,
     WrongTransactionState,
+    fresh,
 )
 from kclient.producer import Delivery
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -124,6 +125,10 @@ async def process(
             failures = 0
         except KafkaError as error:
             if not _may_pass(error):
+                cause = error.__cause__
+                if isinstance(error, TransactionAborted) and isinstance(cause, KafkaError):
+                    if cause.fatal:  # the handler awaited a delivery, which failed of that
+                        raise fresh(cause) from error
                 raise
             logger.warning("a transaction is done again: %s", error)
             await asyncio.sleep(min(_FIRST_PAUSE * 2 ** min(failures, 16), _LONGEST_PAUSE))
