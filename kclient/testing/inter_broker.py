@@ -1,4 +1,4 @@
-"""Requests of brokers to each other: ``BrokerConnection``, and ``Peers``, which dials when needed.
+"""Requests of brokers to each other: ``BrokerConnection``, ``dial``, and ``Peers``.
 
 A follower keeps a connection to each of its leaders (``replication.py``). ``Peers`` has the other
 requests: of a transaction coordinator for markers, and of a leader to a coordinator. They go over
@@ -13,6 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kclient.errors import ProtocolError
@@ -23,6 +24,7 @@ from kclient.testing.timers import Timer
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
+    from kclient.testing.listeners import Address
 
 R = TypeVar("R", bound=Response)
 
@@ -107,6 +109,44 @@ class BrokerConnection(asyncio.Protocol):
             self._closed = True
             self._waiting = None
             self._lost(str(error or "the connection ended"))
+
+
+def dial(
+    broker: Broker,
+    node_id: int,
+    connection: BrokerConnection,
+    done: Callable[[OSError | None], None],
+) -> asyncio.Task[None] | None:
+    """Connect to a broker's listener for brokers; ``done`` gets None, or the error.
+
+    Returns:
+        The task that dials a socket, which ends by itself; None in memory: ``done`` was called.
+    """
+    address = broker.inner_address(node_id)
+    if address.network is None:
+        return asyncio.get_running_loop().create_task(
+            _dial(address, connection, done), name=f"broker {broker.node_id} dials {node_id}"
+        )
+    try:
+        address.network.connect(address.host, address.port, lambda: connection)
+    except OSError as error:
+        done(error)
+    else:
+        done(None)
+    return None
+
+
+async def _dial(
+    address: Address, connection: BrokerConnection, done: Callable[[OSError | None], None]
+) -> None:
+    """Connect to a socket. Cancellation: nothing stays open."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.create_connection(lambda: connection, address.host, address.port)
+    except OSError as error:
+        done(error)
+    else:
+        done(None)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -239,34 +279,17 @@ class _Peer:
     def _connect(self) -> None:
         if self._dialing is not None:
             return
-        name = f"broker-{self._broker.node_id}"
-        connection = BrokerConnection(name, lambda _: self._lost(connection))
-        address = self._broker.inner_address(self._node_id)
-        if address.network is None:
-            self._dialing = asyncio.get_running_loop().create_task(
-                self._dial(connection), name=f"{name} dials {self._node_id}"
-            )
-            return
-        try:
-            address.network.connect(address.host, address.port, lambda: connection)
-        except OSError:
-            self.fail()
-        else:
-            self._connection = connection
-            self._continue()
+        connection = BrokerConnection(
+            f"broker-{self._broker.node_id}", lambda _: self._lost(connection)
+        )
+        done = partial(self._dialed, connection)
+        self._dialing = dial(self._broker, self._node_id, connection, done)
 
-    async def _dial(self, connection: BrokerConnection) -> None:
-        """Connect to a socket. Cancellation: nothing stays open."""
-        address = self._broker.inner_address(self._node_id)
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.create_connection(lambda: connection, address.host, address.port)
-        except OSError:
-            self._dialing = None
-            self.fail()
-            return
+    def _dialed(self, connection: BrokerConnection, error: OSError | None) -> None:
         self._dialing = None
-        if self._closed:
+        if error is not None:
+            self.fail()
+        elif self._closed:
             connection.close()
         else:
             self._connection = connection

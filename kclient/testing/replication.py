@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.list_offsets import ListOffsetsResponse
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowerFetch
-from kclient.testing.inter_broker import BrokerConnection
+from kclient.testing.inter_broker import BrokerConnection, dial
 from kclient.testing.replica import Replica
 from kclient.testing.timers import Timer
 
@@ -105,31 +106,13 @@ class ReplicaFetcher:
         if self._dialing is not None or self._closed:
             return
         peer = BrokerConnection(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
-        address = self._broker.inner_address(self._leader)
-        if address.network is not None:
-            try:
-                address.network.connect(address.host, address.port, lambda: peer)
-            except OSError as error:
-                self._retry_later(str(error))
-            else:
-                self._begin(peer)
-            return
-        self._dialing = asyncio.get_running_loop().create_task(
-            self._dial(peer), name=f"broker {self._broker.node_id} dials {self._leader}"
-        )
+        self._dialing = dial(self._broker, self._leader, peer, partial(self._dialed, peer))
 
-    async def _dial(self, peer: BrokerConnection) -> None:
-        """Connect to a socket. Cancellation: nothing stays open."""
-        try:
-            address = self._broker.inner_address(self._leader)
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(lambda: peer, address.host, address.port)
-        except OSError as error:
-            self._dialing = None
-            self._retry_later(str(error))
-            return
+    def _dialed(self, peer: BrokerConnection, error: OSError | None) -> None:
         self._dialing = None
-        if self._closed or self._fetch.is_idle or not self._broker.reaches(self._leader):
+        if error is not None:
+            self._retry_later(str(error))
+        elif self._closed or self._fetch.is_idle or not self._broker.reaches(self._leader):
             peer.close()
         else:
             self._begin(peer)
