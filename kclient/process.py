@@ -126,9 +126,9 @@ async def process(
         except KafkaError as error:
             if not _may_pass(error):
                 cause = error.__cause__
-                if isinstance(error, TransactionAborted) and isinstance(cause, KafkaError):
-                    if cause.fatal:  # the handler awaited a delivery, which failed of that
-                        raise fresh(cause) from error
+                aborted = isinstance(error, TransactionAborted)
+                if aborted and isinstance(cause, KafkaError) and cause.fatal:
+                    raise fresh(cause) from error  # of a delivery that the handler awaited
                 raise
             logger.warning("a transaction is done again: %s", error)
             await asyncio.sleep(min(_FIRST_PAUSE * 2 ** min(failures, 16), _LONGEST_PAUSE))
