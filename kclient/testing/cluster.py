@@ -39,8 +39,8 @@ from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
-from kclient.testing.image import NO_LEADER, MetadataImage
-from kclient.testing.internal_topic import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_of
+from kclient.testing.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTION_TOPIC, MetadataImage
+from kclient.testing.internal_topic import partition_of
 from kclient.testing.listeners import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.memory_net import MemoryNet, checked_seed

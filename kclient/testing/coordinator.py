@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import BrokerRegistration
-from kclient.testing.internal_topic import InternalTopic
+from kclient.testing.internal_topic import InternalTopic, partition_of
 from kclient.testing.replica_manager import INTERNAL_SECONDS
 from kclient.testing.responses import ApiError, PendingResult
 from kclient.testing.timers import DeadlineQueue, Moment, Timer
@@ -44,6 +44,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Loadable)
 
 _AS_SEEN = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -54,7 +55,7 @@ _AS_SEEN = {
 
 
 def code_for_client(code: ErrorCode) -> ErrorCode:
-    """The code that clients of a coordinator get for an error of its log."""
+    """The code that clients of a coordinator get for an error of its log, or of another broker."""
     return _AS_SEEN.get(code, code)
 
 
@@ -103,11 +104,11 @@ class Coordinator(ABC, Generic[S]):
         coordinator yet; here it exists at once, which saves each new cluster a wait.
         """
         self._topic.create()
-        return self._topic.coordinator_of(self._topic.index_of(key))
+        return self._topic.coordinator_of(self.partition_of(key))
 
     def partition_of(self, key: str) -> int:
         """The partition that a group or transactional id belongs to."""
-        return self._topic.index_of(key)
+        return partition_of(key, self._topic.partitions)
 
     def shard(self, key: str) -> S:
         """The shard of ``key``.
@@ -115,7 +116,7 @@ class Coordinator(ABC, Generic[S]):
         Raises:
             ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self.shard_at(self._topic.index_of(key))
+        return self.shard_at(self.partition_of(key))
 
     def led(self) -> list[S]:
         """All shards of this broker. Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS."""

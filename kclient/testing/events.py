@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from kclient.frozen import Frozen, frozen
-from kclient.testing.image import NO_LEADER, MetadataImage, PartitionRegistration
+from kclient.testing.image import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    MetadataImage,
+    PartitionRegistration,
+)
 
-_COORDINATED = ("__consumer_offsets", "__transaction_state")
+_COORDINATED = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 
 
 @frozen

@@ -18,7 +18,9 @@ from kclient.testing.topic_configs import TopicConfig
 
 NO_LEADER = -1
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTION_TOPIC, "__share_group_state"))
 
 
 @dataclass(frozen=True, slots=True)

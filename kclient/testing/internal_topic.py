@@ -8,23 +8,27 @@ at once, so that no request stays waiting at a broker that can't respond to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
+from kclient.errors import ProtocolError
+from kclient.protocol.message import LogRecord
 from kclient.testing.image import NO_LEADER, BrokerRegistration
-from kclient.testing.log import ENDLESS_BYTES
-from kclient.testing.replica_manager import INTERNAL_SECONDS
+from kclient.testing.log import ENDLESS_BYTES, INFLATE_CAP_BYTES
 from kclient.testing.responses import ApiError
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_rules import TopicSpec, check_new_topic
 
 if TYPE_CHECKING:
+    from kclient.record.record_batch import Batch
     from kclient.testing.broker import Broker
     from kclient.testing.log import PartitionLog
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
+_INT16 = struct.Struct(">h")
+PREFIX_BYTES = _INT16.size
+"""Before the fields of a stored key or value."""
 _BITS_32 = 0xFFFFFFFF
 _SIGN_32 = 1 << 31
 
@@ -42,6 +46,27 @@ def partition_of(key: str, partitions: int) -> int:
     """The partition that a group, or a transactional id, belongs to."""
     value = java_hash(key)
     return (0 if value == -_SIGN_32 else abs(value)) % partitions
+
+
+def prefixed(number: int, message: LogRecord, version: int) -> bytes:
+    """A key or value as coordinators store it: the number of its type or version, then itself."""
+    return _INT16.pack(number) + message.encode(version)
+
+
+def prefix_of(data: bytes) -> int:
+    """The number that a stored key or value begins with. Raises ProtocolError: there is none."""
+    if len(data) < PREFIX_BYTES:
+        raise ProtocolError("a key or value of an internal topic has no type or version")
+    return int(_INT16.unpack_from(data)[0])
+
+
+def keyed_records(batch: Batch) -> Iterator[tuple[bytes, bytes | None]]:
+    """Key and value of each record of a batch; those without a key are of no coordinator."""
+    batch.inflate(INFLATE_CAP_BYTES)
+    for record in batch.records("", 0):
+        if record.key is not None:
+            value = record.value
+            yield bytes(record.key), None if value is None else bytes(value)
 
 
 class InternalTopic:
@@ -70,10 +95,6 @@ class InternalTopic:
         self._configs = dict(configs)
         self._watched: dict[int, tuple[PartitionLog, Callable[[int], None]]] = {}
 
-    def index_of(self, key: str) -> int:
-        """The partition that a key belongs to."""
-        return partition_of(key, self.partitions)
-
     def leads(self, index: int) -> int | None:
         """The leader epoch in which this broker leads a partition, None if it doesn't."""
         replica = self._broker.replicas.get(self.name, index)
@@ -91,11 +112,7 @@ class InternalTopic:
         return () if replica is None else (one.data for one in replica.log.batches)
 
     def append(
-        self,
-        index: int,
-        batch: bytes,
-        done: Callable[[ErrorCode], None],
-        seconds: float = INTERNAL_SECONDS,
+        self, index: int, batch: bytes, done: Callable[[ErrorCode], None], seconds: float
     ) -> None:
         """Append to a partition.
 

@@ -130,6 +130,17 @@ class ProducerState:
             self.batches.clear()
 
 
+class ProducerIdentity(NamedTuple):
+    """A producer id with an epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_ID = NO_EPOCH = -1
+NO_IDENTITY = ProducerIdentity(NO_ID, NO_EPOCH)
+
+
 class BatchStart(NamedTuple):
     """Producer and first sequence of a batch."""
 
@@ -182,8 +193,7 @@ class ProducerStates:
         """Raise ApiError unless ``batch``, which is no duplicate, is the next of its producer."""
         state = self._states.get(batch.producer_id)
         first = batch.base_sequence
-        if state is not None and batch.producer_epoch < state.epoch:
-            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        self.check_epoch(batch.producer_id, batch.producer_epoch)
         waited = self._verifications.get(batch.producer_id)
         if waited is not None and (
             first > waited.lowest_sequence or (waited.adds and first and state is None)
@@ -230,8 +240,8 @@ class ProducerStates:
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH: there is a newer producer.
         """
-        self.check_epoch(first)
         producer_id, epoch, sequence = first
+        self.check_epoch(producer_id, epoch)
         known = self._verifications.get(producer_id)
         if known is None or epoch > known.epoch:
             known = self._verifications[producer_id] = Verification(epoch, sequence, adds)
@@ -239,10 +249,10 @@ class ProducerStates:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
         return known
 
-    def check_epoch(self, first: BatchStart) -> None:
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Raise ApiError, INVALID_PRODUCER_EPOCH, if there is a newer producer."""
-        state = self._states.get(first.producer_id)
-        if state is not None and first.epoch < state.epoch:
+        state = self._states.get(producer_id)
+        if state is not None and epoch < state.epoch:
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def _end_verification(self, batch: StoredBatch) -> None:

@@ -284,16 +284,14 @@ class ReplicaManager:
         if not replica.has_min_isr:
             done(ErrorCode.NOT_ENOUGH_REPLICAS)
             return
-        batch.place(replica.log.end_offset, replica.epoch)
-        self.append_placed(replica, batch)
-        self._when_committed(replica, done, seconds)
+        self._append_own(replica, batch, done, seconds)
 
     def append_marker(
         self,
         replica: Replica,
         marker: Marker,
         done: Callable[[ErrorCode], None],
-        seconds: float = INTERNAL_SECONDS,
+        seconds: float,
     ) -> None:
         """Append the marker that ends a transaction in a partition that this broker leads.
 
@@ -312,15 +310,18 @@ class ReplicaManager:
         except ApiError as refused:
             done(refused.code)
             return
-        batch = StoredBatch(marker.encode(self._wall_ms()))
+        self._append_own(replica, StoredBatch(marker.encode(self._wall_ms())), done, seconds)
+
+    def _append_own(
+        self,
+        replica: Replica,
+        batch: StoredBatch,
+        done: Callable[[ErrorCode], None],
+        seconds: float,
+    ) -> None:
+        """Append a batch of the broker itself; ``done`` is called once all in sync have it."""
         batch.place(replica.log.end_offset, replica.epoch)
         self.append_placed(replica, batch)
-        self._when_committed(replica, done, seconds)
-
-    def _when_committed(
-        self, replica: Replica, done: Callable[[ErrorCode], None], seconds: float
-    ) -> None:
-        """Call ``done`` once all in sync have what the log has now."""
         outcome: list[ErrorCode] = []
         waiting = ProducePartitionStatus(replica, replica.log.end_offset, outcome.append)
         if waiting.look():

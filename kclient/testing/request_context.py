@@ -129,6 +129,13 @@ class RequestContext:
             return fault.code
         return None
 
+    def refusal_of(self, topic: str, index: int) -> ErrorCode | None:
+        """The code of an entry that can't be executed: of a fault, or of a missing partition."""
+        code = self.error_for(topic, index)
+        if code is None and self.image.partition(topic, index) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return code
+
     def check_fault(
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> None:

@@ -11,7 +11,8 @@ import kclient
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster, VirtualLoop, run_virtually
 from kclient.testing.events import CoordinatorElected, TransactionChanged
-from kclient.testing.internal_topic import TRANSACTION_TOPIC, partition_of
+from kclient.testing.image import TRANSACTION_TOPIC
+from kclient.testing.internal_topic import partition_of
 from kclient.testing.request_info import RequestInfo
 from kclient.testing.request_log import ServedRequest
 from tests.embedded.transaction_scene import (

@@ -13,7 +13,8 @@ from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from kclient.testing import Cluster, ThreadedCluster, run_virtually
 from kclient.testing.events import TransactionChanged
-from kclient.testing.internal_topic import TRANSACTION_TOPIC, partition_of
+from kclient.testing.image import TRANSACTION_TOPIC
+from kclient.testing.internal_topic import partition_of
 from kclient.testing.transactions.metadata import (
     LAST_EPOCH,
     TransactionMetadata,

@@ -21,7 +21,7 @@ from kclient.testing.events import TransactionChanged
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.groups.offsets import Offsets
 from kclient.testing.groups.shard import Shard
-from kclient.testing.internal_topic import TRANSACTION_TOPIC
+from kclient.testing.image import TRANSACTION_TOPIC
 from kclient.testing.log import PartitionLog
 from kclient.testing.log_state import COMMIT, marker_type
 from kclient.testing.transactions.metadata import TransactionState

@@ -13,7 +13,8 @@ from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.coordinator import Coordinator
 from kclient.testing.groups.classic_group import ClassicGroup
 from kclient.testing.groups.shard import Shard
-from kclient.testing.internal_topic import OFFSETS_TOPIC, InternalTopic
+from kclient.testing.image import OFFSETS_TOPIC
+from kclient.testing.internal_topic import InternalTopic
 from kclient.testing.timers import Moment
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.group_log import OffsetCommitKey, OffsetCommitValue
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.records import NO_PRODUCER, OffsetRecord, Producer, offset_tombstone
+from kclient.testing.groups.records import OffsetRecord, offset_tombstone
+from kclient.testing.log_state import NO_ID, ProducerIdentity
 from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
@@ -75,10 +76,10 @@ class Offsets:
         self._pending: dict[int, _Table] = {}
         self._count = 0
 
-    def append(self, record: OffsetRecord, producer_id: int = NO_PRODUCER) -> None:
+    def append(self, record: OffsetRecord, producer_id: int = NO_ID) -> None:
         """A record was appended, of a transaction if ``producer_id`` isn't -1."""
         self._count += 1
-        if producer_id != NO_PRODUCER:
+        if producer_id != NO_ID:
             _apply(self._pending.setdefault(producer_id, {}), record, self._count)
             return
         _apply(self._appended, record, self._count)
@@ -162,12 +163,21 @@ class CommitRequest(NamedTuple):
     retention_ms: int
     """-1 for the brokers' retention."""
     version: int
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
     """Of the transaction that it is part of: a TxnOffsetCommit."""
 
 
+class RequestedOffset(Protocol):
+    """An offset to commit, as OffsetCommit and TxnOffsetCommit have it."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
 class CommitEntry(NamedTuple):
-    """One entry of an OffsetCommit, for a partition that exists."""
+    """One entry of an OffsetCommit or TxnOffsetCommit, for a partition that exists."""
 
     topic: str
     topic_id: bytes
@@ -175,6 +185,18 @@ class CommitEntry(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str | None
+
+    @classmethod
+    def of(cls, topic: str, topic_id: bytes, part: RequestedOffset) -> CommitEntry:
+        """Make it from a request."""
+        return cls(
+            topic,
+            topic_id,
+            part.partition_index,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata,
+        )
 
 
 def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:

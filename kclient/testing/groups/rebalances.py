@@ -16,7 +16,8 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sync_group import SyncGroupResponse
 from kclient.testing.broker_configs import GroupSettings
 from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
-from kclient.testing.groups.records import NO_PRODUCER, Producer, Record, group_record
+from kclient.testing.groups.records import Record, group_record
+from kclient.testing.log_state import NO_ID, ProducerIdentity
 from kclient.testing.timers import DeadlineQueue, Key, Moment
 
 Done: TypeAlias = Callable[[ErrorCode, Moment], None]
@@ -35,12 +36,12 @@ class Write(NamedTuple):
     records: tuple[Record, ...]
     done: Done | None = None
     replay: bool = False
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
 
     @property
     def producer_id(self) -> int:
         """Of the transaction, -1 for none."""
-        return NO_PRODUCER if self.producer is None else self.producer.producer_id
+        return NO_ID if self.producer is None else self.producer.producer_id
 
 
 Perform: TypeAlias = Callable[[Write | None, Moment], None]

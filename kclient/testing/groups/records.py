@@ -7,7 +7,6 @@ share groups) are skipped.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -23,11 +22,10 @@ from kclient.protocol.messages.group_log import (
 from kclient.record.builder import BatchBuilder
 from kclient.record.message_set import read_batches
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
-from kclient.testing.log import INFLATE_CAP_BYTES
-from kclient.testing.log_state import ABORT, COMMIT
+from kclient.testing.internal_topic import PREFIX_BYTES, keyed_records, prefix_of, prefixed
+from kclient.testing.log_state import ABORT, COMMIT, NO_ID, ProducerIdentity
 
 _T = TypeVar("_T", bound=LogRecord)
-_INT16 = struct.Struct(">h")
 _OFFSET_KEYS = (0, 1)
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _GROUP_VERSION = 3
@@ -35,8 +33,6 @@ _OFFSET_VERSION = 4
 _EXPIRING_VERSION = 1
 """The only version of ``OffsetCommitValue`` with an expiry time."""
 _MOST_BYTES = (1 << 31) - 1
-NO_PRODUCER = -1
-"""The producer id of records that are not part of a transaction."""
 
 
 class OffsetRecord(NamedTuple):
@@ -54,13 +50,6 @@ class GroupRecord(NamedTuple):
 
 
 Record: TypeAlias = OffsetRecord | GroupRecord
-
-
-class Producer(NamedTuple):
-    """A transactional producer, whose offsets are pending until its transaction ends."""
-
-    producer_id: int
-    epoch: int
 
 
 class EndMarker(NamedTuple):
@@ -153,7 +142,7 @@ def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """Key and value as bytes."""
     kind = _OFFSET_KEY if isinstance(record, OffsetRecord) else _GROUP_KEY
-    key = _INT16.pack(kind) + record.key.encode(0)
+    key = prefixed(kind, record.key, 0)
     value = record.value
     if value is None:
         return key, None
@@ -161,7 +150,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         version = _GROUP_VERSION
     else:
         version = _EXPIRING_VERSION if value.expire_timestamp != -1 else _OFFSET_VERSION
-    return key, _INT16.pack(version) + value.encode(version)
+    return key, prefixed(version, value, version)
 
 
 def decode(key: bytes, value: bytes | None) -> Record | None:
@@ -170,29 +159,22 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
     Raises:
         ProtocolError: It is malformed.
     """
-    if len(key) < _INT16.size:
-        raise ProtocolError("a key of __consumer_offsets has no type")
-    (kind,) = _INT16.unpack_from(key)
+    kind = prefix_of(key)
     if kind in _OFFSET_KEYS:
-        offset_key = OffsetCommitKey.decode(key, 0, _INT16.size)
+        offset_key = OffsetCommitKey.decode(key, 0, PREFIX_BYTES)
         return OffsetRecord(offset_key, _decode_value(OffsetCommitValue, value))
     if kind == _GROUP_KEY:
-        group_key = GroupMetadataKey.decode(key, 0, _INT16.size)
+        group_key = GroupMetadataKey.decode(key, 0, PREFIX_BYTES)
         return GroupRecord(group_key, _decode_value(GroupMetadataValue, value))
     return None
 
 
 def _decode_value(cls: type[_T], value: bytes | None) -> _T | None:
-    if value is None:
-        return None
-    if len(value) < _INT16.size:
-        raise ProtocolError("a value of __consumer_offsets has no version")
-    (version,) = _INT16.unpack_from(value)
-    return cls.decode(value, version, _INT16.size)
+    return None if value is None else cls.decode(value, prefix_of(value), PREFIX_BYTES)
 
 
 def encode_batch(
-    records: Iterable[Record], wall_ms: int, producer: Producer | None = None
+    records: Iterable[Record], wall_ms: int, producer: ProducerIdentity | None = None
 ) -> bytes:
     """A v2 batch with the records, in order; with ``producer`` part of its transaction."""
     builder = BatchBuilder(_MOST_BYTES)
@@ -212,14 +194,10 @@ def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Stored | EndMa
                     if kind in (ABORT, COMMIT):
                         yield EndMarker(batch.producer_id, kind == COMMIT)
                 continue
-            batch.inflate(INFLATE_CAP_BYTES)
-            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER
-            for record in batch.records("", 0):
-                if record.key is None:
-                    continue
-                value = record.value
+            producer_id = batch.producer_id if batch.is_transactional else NO_ID
+            for key, value in keyed_records(batch):
                 try:
-                    found = decode(bytes(record.key), None if value is None else bytes(value))
+                    found = decode(key, value)
                 except ProtocolError:
                     continue  # appended by a test
                 if found is not None:

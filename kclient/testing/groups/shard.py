@@ -21,7 +21,6 @@ from kclient.testing.groups.joins import JoinRequest, Joins
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
 from kclient.testing.groups.records import (
-    NO_PRODUCER,
     EndMarker,
     GroupRecord,
     OffsetRecord,
@@ -34,6 +33,7 @@ from kclient.testing.groups.records import (
     offset_tombstone,
 )
 from kclient.testing.groups.writes import Append, Writes
+from kclient.testing.log_state import NO_ID
 from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 
@@ -122,7 +122,7 @@ class Shard:
             self.groups[group_id] = group_from(group_id, record.value)
 
     def _committed(self, record: Record, producer_id: int) -> None:
-        if isinstance(record, OffsetRecord) and producer_id == NO_PRODUCER:
+        if isinstance(record, OffsetRecord) and producer_id == NO_ID:
             self.offsets.commit(record)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:

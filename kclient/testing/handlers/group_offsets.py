@@ -71,22 +71,11 @@ def _sort(
                 ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             continue
-        code = call.error_for(found.name, index)
-        if code is None and image.partition(found.name, index) is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = call.refusal_of(found.name, index)
         if code is not None:
             answer.error_code = code
             continue
-        entries.append(
-            CommitEntry(
-                found.name,
-                found.topic_id,
-                index,
-                part.committed_offset,
-                part.committed_leader_epoch,
-                part.committed_metadata,
-            )
-        )
+        entries.append(CommitEntry.of(found.name, found.topic_id, part))
         waiting.append(answer)
 
 

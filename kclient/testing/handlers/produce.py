@@ -27,14 +27,14 @@ from kclient.record.layout import BATCH_HEADER_BYTES, CRC_START, REST, TRANSACTI
 from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus, all_settled
 from kclient.testing.image import NO_LEADER, TopicImage
 from kclient.testing.log import PartitionLog
-from kclient.testing.log_state import BatchStart
+from kclient.testing.log_state import BatchStart, ProducerIdentity
 from kclient.testing.log_validator import RecordValidationError, check_batch, open_batch
 from kclient.testing.replica import Replica
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import forget_produced
 from kclient.testing.responses import ApiError, CloseConnection, PendingResult
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transactions.metadata import Partition, ProducerIdentity
+from kclient.testing.transactions.metadata import Partition
 from kclient.testing.transactions.verification import Caller, Verified
 
 _ALL = -1

@@ -26,7 +26,7 @@ from kclient.protocol.messages.list_transactions import (
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_rules import check_name
-from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState
+from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState, by_topic
 
 _NAMES = {state.shown: state for state in TransactionState}
 
@@ -54,10 +54,8 @@ def _describe(call: RequestContext, transactional_id: str) -> described.Transact
     except ApiError as refused:
         return described.TransactionState(refused.code, transactional_id)
     metadata = entry.metadata
-    topics: dict[str, list[int]] = {}
     ending = metadata.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-    for topic, index in sorted(entry.unmarked if ending else metadata.partitions):
-        topics.setdefault(topic, []).append(index)
+    partitions = entry.unmarked if ending else metadata.partitions
     return described.TransactionState(
         ErrorCode.NONE,
         transactional_id,
@@ -66,7 +64,7 @@ def _describe(call: RequestContext, transactional_id: str) -> described.Transact
         metadata.started_ms,
         metadata.producer_id,
         metadata.epoch,
-        [described.TopicData(name, indexes) for name, indexes in topics.items()],
+        [described.TopicData(*one) for one in by_topic(partitions).items()],
     )
 
 

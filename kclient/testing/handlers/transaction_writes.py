@@ -18,15 +18,16 @@ from kclient.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kclient.testing.coordinator import code_for_client
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
-from kclient.testing.groups.records import Producer
 from kclient.testing.groups.shard import Shard
-from kclient.testing.internal_topic import OFFSETS_TOPIC
-from kclient.testing.log_state import BatchStart, Marker
+from kclient.testing.image import OFFSETS_TOPIC
+from kclient.testing.log import PartitionLog
+from kclient.testing.log_state import BatchStart, Marker, ProducerIdentity
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError, PendingParts, PendingResult
 from kclient.testing.timers import Moment
-from kclient.testing.transactions.metadata import ProducerIdentity
+from kclient.testing.transactions.metadata import Partition
 from kclient.testing.transactions.verification import Caller, Verified
 
 # TxnOffsetCommit
@@ -35,12 +36,6 @@ _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
 """The first version in which the group's coordinator adds its partition (KIP-890)."""
-_AS_SEEN = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-}
-"""What a producer gets if the transaction's coordinator can't be asked."""
 
 
 def commit_offsets(
@@ -55,26 +50,14 @@ def commit_offsets(
         response.topics.append(row)
         found = call.image.topics.get(topic.name)
         for part in topic.partitions:
-            index = part.partition_index
-            answer = TxnOffsetCommitResponsePartition(index)
+            answer = TxnOffsetCommitResponsePartition(part.partition_index)
             row.partitions.append(answer)
-            code = call.error_for(topic.name, index)
-            if found is None or call.image.partition(topic.name, index) is None:
-                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if found is None or code is not None:
+            code = call.refusal_of(topic.name, part.partition_index)
+            if found is not None and code is None:
+                waiting.append(answer)
+                entries.append(CommitEntry.of(found.name, found.topic_id, part))
+            else:
                 answer.error_code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            waiting.append(answer)
-            entries.append(
-                CommitEntry(
-                    topic.name,
-                    found.topic_id,
-                    index,
-                    part.committed_offset,
-                    part.committed_leader_epoch,
-                    part.committed_metadata,
-                )
-            )
 
     def fill(codes: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
         for entry, answer, code in zip(entries, waiting, codes, strict=True):
@@ -96,65 +79,68 @@ def _commit(
     entries: list[CommitEntry],
     fill: Callable[[Sequence[ErrorCode]], TxnOffsetCommitResponse],
 ) -> PendingResult[TxnOffsetCommitResponse]:
-    groups, group_id = call.broker.groups, request.group_id
-    producer = Producer(request.producer_id, request.producer_epoch)
-    partition = (OFFSETS_TOPIC, groups.partition_of(group_id))
+    groups, header = call.broker.groups, _header(call, request)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    partition = (OFFSETS_TOPIC, groups.partition_of(header.group_id))
     answer: PendingResult[TxnOffsetCommitResponse] = PendingResult()
+    adds = call.version >= _FIRST_THAT_ADDS
+    verifies = adds or call.broker.config.verifies_transactions
+    first = BatchStart(*producer, -1)
 
     def refuse(code: ErrorCode) -> None:
-        answer.complete(fill([_AS_SEEN.get(code, code)] * len(entries)))
-
-    def verified(outcome: Verified) -> None:
-        replica = call.broker.replicas.get(*partition)
-        if replica is None or not replica.leads:
-            refuse(ErrorCode.NOT_COORDINATOR)
-            return
-        try:
-            if call.broker.config.verifies_transactions or adds:
-                outcome.check(partition, replica.log, first)
-        except ApiError as refused:
-            refuse(refused.code)
-        else:
-            groups.ask(group_id, commit, lambda code: fill([code] * len(entries))).then(
-                answer.complete
-            )
-
-    header = CommitRequest(
-        group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        -1,
-        call.version,
-        producer,
-    )
+        answer.complete(fill([code_for_client(code)] * len(entries)))
 
     def commit(
         shard: Shard, moment: Moment, reply: Callable[[TxnOffsetCommitResponse], None]
     ) -> None:
         shard.commit(header, entries, lambda codes: reply(fill(codes)), moment)
 
-    adds = call.version >= _FIRST_THAT_ADDS
-    first = BatchStart(*producer, -1)
-    replica = call.broker.replicas.get(*partition)
-    state = None if replica is None else replica.log.producers.get(producer.producer_id)
-    if not group_id:
-        refuse(ErrorCode.INVALID_GROUP_ID)
-    elif replica is None or not replica.leads:
-        refuse(ErrorCode.NOT_COORDINATOR)
-    elif state is not None and producer.epoch < state.epoch:
-        refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
-    elif not adds and not call.broker.config.verifies_transactions:
-        verified(Verified())
+    def verified(outcome: Verified) -> None:
+        try:
+            log = _log(call, partition)
+            if verifies:
+                outcome.check(partition, log, first)
+        except ApiError as refused:
+            refuse(refused.code)
+            return
+        committed = groups.ask(header.group_id, commit, lambda code: fill([code] * len(entries)))
+        committed.then(answer.complete)
+
+    try:
+        if not header.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        log = _log(call, partition)
+        log.producers.check_epoch(*producer)
+    except ApiError as refused:
+        refuse(refused.code)
+        return answer
+    if verifies:
+        knows_abortable = call.version >= _FIRST_WITH_ABORTABLE
+        caller = Caller(request.transactional_id, producer, adds, knows_abortable)
+        call.broker.verifier.verify(caller, {partition: (log, first)}, verified)
     else:
-        caller = Caller(
-            request.transactional_id,
-            ProducerIdentity(*producer),
-            adds,
-            call.version >= _FIRST_WITH_ABORTABLE,
-        )
-        call.broker.verifier.verify(caller, {partition: (replica.log, first)}, verified)
+        verified(Verified())
     return answer
+
+
+def _header(call: RequestContext, request: TxnOffsetCommitRequest) -> CommitRequest:
+    return CommitRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        -1,
+        call.version,
+        ProducerIdentity(request.producer_id, request.producer_epoch),
+    )
+
+
+def _log(call: RequestContext, partition: Partition) -> PartitionLog:
+    """The log that has a group's offsets. Raises ApiError: NOT_COORDINATOR."""
+    replica = call.broker.replicas.get(*partition)
+    if replica is None or not replica.leads:
+        raise ApiError(ErrorCode.NOT_COORDINATOR)
+    return replica.log
 
 
 # WriteTxnMarkers
@@ -202,13 +188,14 @@ def _write(
         came()
 
     replica = broker.replicas.get(topic, index)
-    code = call.error_for(topic, index)
-    if code is None and replica is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if code is None and replica is not None and not replica.leads:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if replica is None or code is not None:
-        part.error_code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        call.check_fault(topic, index)
+        if replica is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not replica.leads:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except ApiError as refused:
+        part.error_code = refused.code
         came()
-    else:
-        broker.replica_manager.append_marker(replica, marker, done, broker.config.request_timeout)
+        return
+    broker.replica_manager.append_marker(replica, marker, done, broker.config.request_timeout)

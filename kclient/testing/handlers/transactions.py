@@ -27,17 +27,16 @@ from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from kclient.testing.internal_topic import OFFSETS_TOPIC
+from kclient.testing.image import OFFSETS_TOPIC
+from kclient.testing.log_state import NO_ID, NO_IDENTITY, ProducerIdentity
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError, PendingParts, PendingResult, whole
 from kclient.testing.timers import Moment
-from kclient.testing.transactions.coordinator import NOBODY, TransactionShard
+from kclient.testing.transactions.coordinator import TransactionShard
 from kclient.testing.transactions.metadata import (
     BUMPS_EPOCH,
-    NO_ID,
     EndRequest,
     Partition,
-    ProducerIdentity,
 )
 
 _FIRST_OF_BROKERS = 4
@@ -65,7 +64,9 @@ def init_producer_id(
 ) -> PendingResult[InitProducerIdResponse] | InitProducerIdResponse:
     """Return a new id with epoch 0, or the next epoch of a transactional id."""
 
-    def respond(code: ErrorCode, identity: ProducerIdentity = NOBODY) -> InitProducerIdResponse:
+    def respond(
+        code: ErrorCode, identity: ProducerIdentity = NO_IDENTITY
+    ) -> InitProducerIdResponse:
         shown = _fenced(code, call.version, _FIRST_INIT_WITH_FENCED)
         return InitProducerIdResponse(
             error_code=shown, producer_id=identity.producer_id, producer_epoch=identity.epoch
@@ -73,14 +74,14 @@ def init_producer_id(
 
     transactional_id = request.transactional_id
     known = (request.producer_id, request.producer_epoch)
-    if transactional_id == "" or (NO_ID in known and known != NOBODY):
+    if transactional_id == "" or (NO_ID in known and known != NO_IDENTITY):
         refused = call.error_for()
         return respond(ErrorCode.INVALID_REQUEST if refused is None else refused)
     if transactional_id is None:
         code = call.error_for()
-        identity = NOBODY if code else ProducerIdentity(call.broker.new_producer_id(), 0)
+        identity = NO_IDENTITY if code else ProducerIdentity(call.broker.new_producer_id(), 0)
         return respond(code or ErrorCode.NONE, identity)
-    expected = None if known == NOBODY else ProducerIdentity(*known)
+    expected = None if known == NO_IDENTITY else ProducerIdentity(*known)
 
     def begin(
         shard: TransactionShard, moment: Moment, reply: Callable[[InitProducerIdResponse], None]
@@ -156,7 +157,7 @@ def _add(
 ) -> None:
     """Add a transaction's partitions; if one doesn't exist, or is to fail, none is added."""
     wanted = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    refused = {one: code for one in wanted if (code := _refusal(call, one)) is not None}
+    refused = {one: code for one in wanted if (code := call.refusal_of(*one)) is not None}
     if refused:
         reply({one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted})
         return
@@ -186,13 +187,6 @@ def _add(
         coordinator.operate(name, add)
     except ApiError as error:
         reply(dict.fromkeys(wanted, error.code))
-
-
-def _refusal(call: RequestContext, partition: Partition) -> ErrorCode | None:
-    code = call.error_for(*partition)
-    if code is None and call.image.partition(*partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return code
 
 
 def add_offsets(
@@ -229,7 +223,7 @@ def end_transaction(
 ) -> PendingResult[EndTxnResponse] | EndTxnResponse:
     """Commit or abort; from version 5 on with the identity for the next transaction."""
 
-    def respond(code: ErrorCode, identity: ProducerIdentity = NOBODY) -> EndTxnResponse:
+    def respond(code: ErrorCode, identity: ProducerIdentity = NO_IDENTITY) -> EndTxnResponse:
         shown = _fenced(code, call.version, _FIRST_WITH_FENCED)
         return EndTxnResponse(
             error_code=shown, producer_id=identity.producer_id, producer_epoch=identity.epoch

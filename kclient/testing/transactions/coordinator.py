@@ -16,18 +16,17 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import TransactionSettings
 from kclient.testing.coordinator import Coordinator, code_for_client
 from kclient.testing.events import TransactionChanged
-from kclient.testing.internal_topic import TRANSACTION_TOPIC, InternalTopic
+from kclient.testing.image import TRANSACTION_TOPIC
+from kclient.testing.internal_topic import InternalTopic
+from kclient.testing.log_state import NO_IDENTITY, ProducerIdentity
 from kclient.testing.responses import ApiError
 from kclient.testing.timers import Moment
 from kclient.testing.transactions import metadata as rules
 from kclient.testing.transactions.markers import MarkerWriter
 from kclient.testing.transactions.metadata import (
     BUMPS_EPOCH,
-    NO_EPOCH,
-    NO_ID,
     EndRequest,
     Partition,
-    ProducerIdentity,
     TransactionEntry,
     TransactionMetadata,
     TransactionState,
@@ -37,7 +36,6 @@ from kclient.testing.transactions.records import decode_batches, encode_batch
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
 
-NOBODY = ProducerIdentity(NO_ID, NO_EPOCH)
 IdentityReply: TypeAlias = Callable[[ErrorCode, ProducerIdentity], None]
 CodeReply: TypeAlias = Callable[[ErrorCode], None]
 _RETRY_SECONDS = 0.05
@@ -191,11 +189,11 @@ class TransactionShard:
             entry, timeout_ms, expected, self._host.new_producer_id, moment.wall_ms
         )
         if following.state is TransactionState.PREPARE_EPOCH_FENCE:
-            self._abort(entry, following, moment, lambda code: reply(_retry(code), NOBODY))
+            self._abort(entry, following, moment, lambda code: reply(_retry(code), NO_IDENTITY))
             return
 
         def done(code: ErrorCode, _: Moment) -> None:
-            reply(code, following.identity if code is ErrorCode.NONE else NOBODY)
+            reply(code, following.identity if code is ErrorCode.NONE else NO_IDENTITY)
 
         self._write(entry, following, moment, done)
 
@@ -249,16 +247,16 @@ class TransactionShard:
         fences = entry.pending is TransactionState.PREPARE_EPOCH_FENCE
         following = rules.end(entry, request, self._host.new_producer_id, moment.wall_ms)
         if following is None:
-            reply(ErrorCode.NONE, entry.metadata.identity if bumps else NOBODY)
+            reply(ErrorCode.NONE, entry.metadata.identity if bumps else NO_IDENTITY)
             return
 
         def done(code: ErrorCode, then: Moment) -> None:
             if code is not ErrorCode.NONE:
                 entry.has_failed_fence |= fences and not bumps
-                reply(code, NOBODY)
+                reply(code, NO_IDENTITY)
                 return
             completing = self._write_markers(entry, then)
-            reply(ErrorCode.NONE, completing.identity if bumps else NOBODY)
+            reply(ErrorCode.NONE, completing.identity if bumps else NO_IDENTITY)
 
         self._write(entry, following, moment, done)
 

@@ -21,7 +21,12 @@ from kclient.protocol.messages.write_txn_markers import (
 )
 from kclient.testing.image import NO_LEADER
 from kclient.testing.timers import Moment
-from kclient.testing.transactions.metadata import Partition, TransactionEntry, TransactionState
+from kclient.testing.transactions.metadata import (
+    Partition,
+    TransactionEntry,
+    TransactionState,
+    by_topic,
+)
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -95,14 +100,11 @@ class MarkerWriter:
 
     def _request(self, ending: _Ending, partitions: Iterable[Partition]) -> WriteTxnMarkersRequest:
         metadata = ending.entry.metadata
-        topics: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            topics.setdefault(topic, []).append(index)
         marker = WritableTxnMarker(
             metadata.producer_id,
             metadata.epoch,
             metadata.state is TransactionState.PREPARE_COMMIT,
-            [WritableTxnMarkerTopic(name, indexes) for name, indexes in topics.items()],
+            [WritableTxnMarkerTopic(*one) for one in by_topic(partitions).items()],
             ending.shard.epoch,
             metadata.client_version,
         )

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.log_state import NO_EPOCH, NO_ID, ProducerIdentity
 from kclient.testing.responses import ApiError
 from kclient.transitions import IllegalTransition
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and index."""
 
-NO_ID = NO_EPOCH = -1
 LAST_EPOCH = (1 << 15) - 1
 """Never given to a producer, so that the coordinator can always fence the epoch before it."""
 BUMPS_EPOCH = 2
@@ -63,13 +63,6 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
 """The states from which each is reached. PREPARE_EPOCH_FENCE is only ever pending."""
 
 
-class ProducerIdentity(NamedTuple):
-    """A producer id with an epoch."""
-
-    producer_id: int
-    epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
     """A transactional id as in the log.
@@ -107,6 +100,14 @@ class TransactionMetadata:
     def has_expired_epochs(self) -> bool:
         """Whether the producer needs another id: there is no further epoch to give to it."""
         return is_exhausted(self.epoch)
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """The indexes of partitions by their topic, in order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics
 
 
 def is_exhausted(epoch: int) -> bool:

@@ -5,7 +5,6 @@ The key is the id, the value what the log has of it; no value is a tombstone.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 
 from kclient.errors import ProtocolError
@@ -16,10 +15,9 @@ from kclient.protocol.messages.transaction_log import (
 )
 from kclient.record.builder import BatchBuilder
 from kclient.record.message_set import read_batches
-from kclient.testing.log import INFLATE_CAP_BYTES
-from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState
+from kclient.testing.internal_topic import PREFIX_BYTES, keyed_records, prefix_of, prefixed
+from kclient.testing.transactions.metadata import TransactionMetadata, TransactionState, by_topic
 
-_INT16 = struct.Struct(">h")
 _KEY = 0
 _MOST_BYTES = (1 << 31) - 1
 _STATES = frozenset(TransactionState) - {
@@ -35,21 +33,16 @@ def encode_batch(
     """A v2 batch of one record per id; None deletes it."""
     builder = BatchBuilder(_MOST_BYTES)
     for transactional_id, metadata in changes:
-        key = _INT16.pack(_KEY) + TransactionLogKey(transactional_id).encode(0)
+        key = prefixed(_KEY, TransactionLogKey(transactional_id), 0)
         value = None
         if metadata is not None:
-            value = _INT16.pack(value_version) + _value(metadata, value_version).encode(
-                value_version
-            )
+            value = prefixed(value_version, _value(metadata, value_version), value_version)
         builder.append(wall_ms, key, value, None)
     return builder.encode()
 
 
 def _value(metadata: TransactionMetadata, version: int) -> TransactionLogValue:
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(index)
-    partitions = [PartitionsSchema(topic, indexes) for topic, indexes in topics.items()]
+    partitions = [PartitionsSchema(*one) for one in by_topic(metadata.partitions).items()]
     empty = metadata.state is TransactionState.EMPTY
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
@@ -75,10 +68,9 @@ def decode_batches(
         for batch in read_batches(memoryview(one)):
             if batch.is_control:
                 continue
-            batch.inflate(INFLATE_CAP_BYTES)
-            for record in batch.records("", 0):
+            for key, value in keyed_records(batch):
                 try:
-                    found = _decode(bytes(record.key or b""), record.value)
+                    found = _decode(key, value)
                 except ProtocolError:
                     continue  # appended by a test
                 if found is not None:
@@ -86,15 +78,12 @@ def decode_batches(
 
 
 def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
-    if len(key) < _INT16.size or _INT16.unpack_from(key)[0] != _KEY:
+    if prefix_of(key) != _KEY:
         return None
-    transactional_id = TransactionLogKey.decode(key, 0, _INT16.size).transactional_id
+    transactional_id = TransactionLogKey.decode(key, 0, PREFIX_BYTES).transactional_id
     if value is None:
         return transactional_id, None
-    value = bytes(value)
-    if len(value) < _INT16.size:
-        raise ProtocolError("a value of __transaction_state has no version")
-    read = TransactionLogValue.decode(value, _INT16.unpack_from(value)[0], _INT16.size)
+    read = TransactionLogValue.decode(value, prefix_of(value), PREFIX_BYTES)
     if read.transaction_status not in _STATES:
         raise ProtocolError(f"a value of __transaction_state has state {read.transaction_status}")
     metadata = TransactionMetadata(

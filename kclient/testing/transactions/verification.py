@@ -19,9 +19,9 @@ from kclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kclient.testing.log import PartitionLog
-from kclient.testing.log_state import BatchStart, Verification
+from kclient.testing.log_state import BatchStart, ProducerIdentity, Verification
 from kclient.testing.responses import ApiError
-from kclient.testing.transactions.metadata import Partition, ProducerIdentity
+from kclient.testing.transactions.metadata import Partition, by_topic
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -60,7 +60,7 @@ class Verified:
             raise ApiError(code)
         if log.has_transaction(first.producer_id, first.epoch):
             return
-        log.producers.check_epoch(first)
+        log.producers.check_epoch(first.producer_id, first.epoch)
         verification = self.verifications.get(partition)
         if verification is None or not log.producers.is_verified(first.producer_id, verification):
             raise ApiError(ErrorCode.INVALID_TXN_STATE)
@@ -143,16 +143,13 @@ class TransactionVerifier:
 
 
 def _request(caller: Caller, partitions: list[Partition]) -> AddPartitionsToTxnRequest:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
     return AddPartitionsToTxnRequest(
         [
             AddPartitionsToTxnTransaction(
                 caller.transactional_id,
                 *caller.producer,
                 not caller.adds,
-                [AddPartitionsToTxnTopic(name, indexes) for name, indexes in topics.items()],
+                [AddPartitionsToTxnTopic(*one) for one in by_topic(partitions).items()],
             )
         ]
     )

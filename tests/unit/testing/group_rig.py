@@ -14,9 +14,9 @@ from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
-from kclient.testing.groups.records import Producer, Stored
+from kclient.testing.groups.records import Stored
 from kclient.testing.groups.shard import Shard
-from kclient.testing.log_state import Marker
+from kclient.testing.log_state import Marker, ProducerIdentity
 from kclient.testing.timers import DeadlineQueue, Moment
 from tests.unit.testing import group_calls
 
@@ -199,7 +199,7 @@ class Rig:
     ) -> list[ErrorCode]:
         """Commit an offset, with a transaction of ``producer``; the list gets the error code."""
         answers: list[ErrorCode] = []
-        of = None if producer is None else Producer(producer, 0)
+        of = None if producer is None else ProducerIdentity(producer, 0)
         request = CommitRequest(group, member_id, instance, generation, retention_ms, version, of)
         topic_id = self.topics.get(topic, TOPIC_ID)
         entry = CommitEntry(topic, topic_id, partition, offset, -1, metadata)
