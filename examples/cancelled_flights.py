@@ -129,7 +129,7 @@ async def run(bootstrap: str, events: list[Event]) -> int:
 
 async def main(options: argparse.Namespace) -> int:
     if options.work is not None:
-        # Whoever started it is gone when its standard input ends.
+        # Its parent has ended when its standard input ends.
         asyncio.get_running_loop().add_reader(sys.stdin, os._exit, 1)
         await work(options.bootstrap, options.work, options.killed_at)
     events = load(options.limit)

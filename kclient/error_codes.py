@@ -730,7 +730,8 @@ TABLE: dict[int, ErrorInfo] = _table(
         "There is a newer producer with the same transactionalId which fences the current one.",
         (
             "another producer with the same transactional_id took over: give each running "
-            "producer its own; or its transaction was open for longer than transaction_timeout"
+            "producer its own; or its transaction was open for longer than "
+            "transaction_timeout"
         ),
     ),
     (

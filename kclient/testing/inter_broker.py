@@ -56,16 +56,16 @@ class BrokerConnection(asyncio.Protocol):
         return self._waiting is not None
 
     def call(
-        self, request: Request, version: int, answer: type[R], done: Callable[[R], None]
+        self, request: Request, version: int, response_class: type[R], done: Callable[[R], None]
     ) -> None:
         """Send a request; ``done`` gets the response, unless the connection is lost before."""
         self._correlation += 1
 
         def decode(frame: memoryview) -> None:
-            correlation, start = decode_response_header(frame, answer.API_KEY, version)
+            correlation, start = decode_response_header(frame, response_class.API_KEY, version)
             if correlation != self._correlation:
-                raise ProtocolError(f"answer {correlation} to request {self._correlation}")
-            done(answer.decode(frame, version, start))
+                raise ProtocolError(f"response {correlation} to request {self._correlation}")
+            done(response_class.decode(frame, version, start))
 
         self._waiting = decode
         if self._transport is not None:
@@ -155,7 +155,7 @@ class _Call:
 
     request: Request
     version: int
-    answer: type[Response]
+    response_class: type[Response]
     done: Callable[[Any], None]
 
 
@@ -171,7 +171,7 @@ class Peers:
         node_id: int,
         request: Request,
         version: int,
-        answer: type[R],
+        response_class: type[R],
         done: Callable[[R | None], None],
     ) -> None:
         """Send a request to a broker, which may be this one.
@@ -180,7 +180,7 @@ class Peers:
             node_id: Of the broker.
             request: To be sent once those before it, of the same kind, have a response.
             version: Of its API.
-            answer: The class of the response.
+            response_class: Of the response.
             done: Called once, in a later callback, with the response; with None if the broker can't
                 be reached, or the connection is lost, or ``request.timeout.ms`` have passed. Never
                 called once this broker is down.
@@ -189,7 +189,7 @@ class Peers:
         peer = self._peers.get(key)
         if peer is None:
             peer = self._peers[key] = _Peer(self._broker, node_id)
-        peer.call(_Call(request, version, answer, done))
+        peer.call(_Call(request, version, response_class, done))
 
     def refresh(self) -> None:
         """Reachability of brokers changed: give up what waits for those that are out of reach."""
@@ -267,7 +267,7 @@ class _Peer:
     def _send(self, connection: BrokerConnection) -> None:
         call = self._current = self._queue.popleft()
         self._overdue.set(self._broker.config.request_timeout)
-        connection.call(call.request, call.version, call.answer, self._answered)
+        connection.call(call.request, call.version, call.response_class, self._answered)
 
     def _answered(self, response: Response) -> None:
         call, self._current = self._current, None

@@ -1,6 +1,6 @@
 """``InternalTopic``: what a coordinator sees of the topic that has its state.
 
-The only file that tells coordinators how brokers store topics and logs: the partitions of
+The only file through which coordinators see how brokers store topics and logs: the partitions of
 ``__consumer_offsets`` or ``__transaction_state`` that a broker leads, their logs, and the creation
 of the topic. The coordinator checks before each request; ``watch`` notifies it of a lost partition
 at once, so that no request stays waiting at a broker that can't respond to it.

@@ -21,7 +21,12 @@ from kclient.protocol.messages.produce import ProduceRequest
 from tests.conformance.run import Peer, Run, until
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import produce
-from tests.unit.testing.transaction_calls import NOBODY, Identity, add_partitions, commit_offset
+from tests.unit.testing.transaction_calls import (
+    NO_IDENTITY,
+    Identity,
+    add_partitions,
+    commit_offset,
+)
 
 TRANSACTION = 1
 """The key type of a transaction's coordinator."""
@@ -53,7 +58,7 @@ ADD_PARTITIONS, ADD_OFFSETS = 3, 4
 
 
 def init(
-    transactional_id: str | None, *, timeout_ms: int = TIMEOUT_MS, known: Identity = NOBODY
+    transactional_id: str | None, *, timeout_ms: int = TIMEOUT_MS, known: Identity = NO_IDENTITY
 ) -> InitProducerIdRequest:
     """An InitProducerId request; `known` is the identity that the producer has (KIP-360)."""
     return InitProducerIdRequest(transactional_id, timeout_ms, *known)
@@ -74,7 +79,7 @@ class Producer:
         self.name = name
         self.protocol = protocol
         self.node = node
-        self.identity: Identity = NOBODY
+        self.identity: Identity = NO_IDENTITY
         self._sequences: dict[tuple[str, int], int] = {}
 
     @property
@@ -82,7 +87,7 @@ class Producer:
         """The identity with the epoch before."""
         return self.identity[0], self.identity[1] - 1
 
-    async def init(self, note: str = "", *, known: Identity = NOBODY) -> Any:
+    async def init(self, note: str = "", *, known: Identity = NO_IDENTITY) -> Any:
         """Begin, which fences the producer before; record the response."""
         asked = init(self.name, known=known)
         coordinator = self._run.at(self.node)

@@ -121,7 +121,7 @@ async def test_without_verification_version_1_may_write_anywhere() -> None:
 
 @EACH_PROTOCOL
 async def test_a_batch_is_refused_if_a_marker_came_while_its_leader_asked(protocol: int) -> None:
-    """Else it would begin a transaction that nobody ends."""
+    """Else it would begin a transaction that is never ended."""
     async with transaction_scene(protocol) as (cluster, speaker):
         leader = speaker.coordinator.node_id % 3 + 1
         cluster.move_leader("t", 0, leader)

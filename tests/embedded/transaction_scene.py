@@ -48,7 +48,7 @@ class Speaker:
         self.cluster = cluster
         self.protocol = protocol
         self.name = name
-        self.identity = calls.NOBODY
+        self.identity = calls.NO_IDENTITY
         self.sequences: dict[tuple[str, int], int] = {}
 
     @property
@@ -64,7 +64,7 @@ class Speaker:
 
     async def init(self, timeout_ms: int = 60_000, *, goes_on: bool = False) -> ErrorCode:
         """InitProducerId, with its identity if it goes on."""
-        known = self.identity if goes_on else calls.NOBODY
+        known = self.identity if goes_on else calls.NO_IDENTITY
         request = InitProducerIdRequest(self.name, timeout_ms, *known)
         answer = await self.ask(request, INIT)
         if answer.error_code == NONE:
@@ -133,7 +133,7 @@ class Speaker:
         return code
 
     async def described(self) -> Any:
-        """What DescribeTransactions tells of it."""
+        """What DescribeTransactions returns for it."""
         answer = await self.ask(DescribeTransactionsRequest([self.name]), 0)
         return answer.transaction_states[0]
 

@@ -24,7 +24,7 @@ from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.record.builder import BatchBuilder
 from kclient.testing import Cluster, VirtualLoop
-from kclient.testing.replication import LeaderConnection
+from kclient.testing.inter_broker import BrokerConnection
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from tests.unit.testing import calls
 from tests.virtual.cluster_watch import Watch
@@ -44,7 +44,7 @@ class Wire:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._peers: dict[int, list[LeaderConnection]] = {}
+        self._peers: dict[int, list[BrokerConnection]] = {}
 
     def call(
         self, node_id: int, request: Request, version: int, answer: type[R], done: Any
@@ -61,11 +61,11 @@ class Wire:
             peer = self._open(node_id, peers)
         peer.call(request, version, answer, done)
 
-    def _open(self, node_id: int, peers: list[LeaderConnection]) -> LeaderConnection:
+    def _open(self, node_id: int, peers: list[BrokerConnection]) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         broker = self._cluster.brokers[node_id]
-        peer = LeaderConnection("raw", lambda _: peers.remove(peer))
+        peer = BrokerConnection("raw", lambda _: peers.remove(peer))
         peers.append(peer)
         loop.network.connect(broker.host, broker.port, lambda: peer)
         return peer

@@ -66,7 +66,12 @@ class GroupMoves:
     Attributes:
         players: The members that are alive.
         counts: How often each operation came.
+        apis: Whose responses are lost or late.
+        refusals: The error responses to requests that are not processed.
     """
+
+    apis = APIS
+    refusals = REFUSALS
 
     def __init__(
         self,
@@ -336,18 +341,18 @@ class GroupMoves:
     # Responses and the network
 
     def _lose_answers(self) -> None:
-        api, times = self._rng.choice(APIS), self._rng.choice((1, 1, 3))
+        api, times = self._rng.choice(self.apis), self._rng.choice((1, 1, 3))
         self._say(f"{times} answers to {api} are lost")
         self._cluster.faults.lose_answers(api, times)
 
     def _refuse(self) -> None:
-        api = self._rng.choice(list(REFUSALS))
-        code, times = self._rng.choice(REFUSALS[api]), self._rng.choice((1, 1, 3))
+        api = self._rng.choice(list(self.refusals))
+        code, times = self._rng.choice(self.refusals[api]), self._rng.choice((1, 1, 3))
         self._say(f"{times} x {api} is answered with {code.name}")
         self._cluster.faults.error(api, code, times=times)
 
     def _delay(self) -> None:
-        api, after = self._rng.choice(APIS), self._rng.random() < 0.5
+        api, after = self._rng.choice(self.apis), self._rng.random() < 0.5
         after = after or (self._plan.static and api == "JoinGroup")  # as for a suspended process
         seconds = self._rng.choice((0.05, 0.2, 0.6, 1.5))
         self._say(f"{api} takes {seconds} s {after=}")

@@ -81,7 +81,7 @@ def a_new_coordinator_forgets_the_decision(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_producer_gets_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
-    """InitProducerId fences nobody."""
+    """InitProducerId fences no producer."""
 
     next_epoch = rules._next_epoch
 

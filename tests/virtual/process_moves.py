@@ -69,6 +69,8 @@ class ProcessMoves(GroupMoves):
     _plan: ProcessPlan
     _watch: ProcessWatch
     players: list[Any]
+    apis = APIS
+    refusals = REFUSALS
 
     def __init__(self, cluster: Cluster, *args: Any) -> None:
         super().__init__(cluster, *args)
@@ -125,7 +127,7 @@ class ProcessMoves(GroupMoves):
             self._producer.send(SOURCE, b"%d" % self._written, partition=index)
 
     def _append_aborted(self) -> None:
-        """A transaction of somebody else in the source, which nobody may handle."""
+        """An aborted transaction of another producer in the source, which must not be handled."""
         wall_ms = self._cluster.brokers[1].wall_ms()
         index, self._foreign = self._rng.randrange(self._known[SOURCE]), self._foreign + 1
         leader = self._cluster.leader(SOURCE, index)
@@ -268,25 +270,6 @@ class ProcessMoves(GroupMoves):
         self._say(f"brokers {one} and {other} lose touch for {seconds} s")
         self._cluster.disconnect(one, other)
         self._later(self._wait(seconds, lambda: self._cluster.reconnect(one, other)))
-
-    # Responses
-
-    def _lose_answers(self) -> None:
-        api, times = self._rng.choice(APIS), self._rng.choice((1, 1, 3))
-        self._say(f"{times} answers to {api} are lost")
-        self._cluster.faults.lose_answers(api, times)
-
-    def _refuse(self) -> None:
-        api = self._rng.choice(list(REFUSALS))
-        code, times = self._rng.choice(REFUSALS[api]), self._rng.choice((1, 1, 3))
-        self._say(f"{times} x {api} is answered with {code.name}")
-        self._cluster.faults.error(api, code, times=times)
-
-    def _delay(self) -> None:
-        api, after = self._rng.choice(APIS), self._rng.random() < 0.5
-        seconds = self._rng.choice((0.05, 0.2, 0.6, 1.5))
-        self._say(f"{api} takes {seconds} s {after=}")
-        self._cluster.faults.delay(api, seconds, after=after, times=self._rng.choice((1, 3)))
 
     async def settle(self) -> None:
         """Wait for everything that goes on in the background."""

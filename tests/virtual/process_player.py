@@ -112,7 +112,7 @@ class ProcessPlayer(Member):
             self._make()
 
     async def _process(self) -> None:
-        """Until it is to leave, whatever the handler raises, and whoever interrupts it."""
+        """Until it is to leave, whatever the handler raises, and however it is interrupted."""
         while not self._leaving:
             work = kclient.process(self.consumer, self.producer, self._handle, **self._plan.options)
             self._run = asyncio.create_task(work, name=f"process {self.name}")

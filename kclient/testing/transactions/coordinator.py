@@ -332,24 +332,24 @@ class TransactionShard:
             return
         settings = self._host.settings
         self._next_check_ms = moment.wall_ms + settings.expiry_check_ms
-        gone = {
+        expired = {
             transactional_id: entry
             for transactional_id, entry in self.entries.items()
             if rules.has_expired(entry, settings.id_expiration_ms, moment.wall_ms)
         }
-        if not gone:
+        if not expired:
             return
-        for entry in gone.values():
+        for entry in expired.values():
             entry.pending = TransactionState.DEAD
 
         def done(code: ErrorCode, _: Moment) -> None:
-            for transactional_id, entry in gone.items():
+            for transactional_id, entry in expired.items():
                 if code is not ErrorCode.NONE:
                     entry.reject()
                 elif self.coordinates(entry):
                     del self.entries[transactional_id]
 
-        batch = encode_batch(((one, None) for one in gone), moment.wall_ms, 0)
+        batch = encode_batch(((one, None) for one in expired), moment.wall_ms, 0)
         self._host.append(self._index, batch, done)
 
 

@@ -1,8 +1,8 @@
 """``MarkerWriter``: sends the markers of ended transactions to the leaders of their partitions.
 
 One WriteTxnMarkers request per transaction and leader, over the brokers' own connections. Leaders
-that don't respond, or not with success, are asked again, whoever leads then; so a transaction ends
-everywhere, once its end was decided. Partitions of deleted topics need no marker.
+that don't respond, or not with success, get it again, or the next leader does: a transaction ends
+everywhere once its end was decided. Partitions of deleted topics need no marker.
 """
 
 from __future__ import annotations

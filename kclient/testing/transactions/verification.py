@@ -31,7 +31,7 @@ VERSION = 5
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who writes, and what its version of the API makes possible.
+    """The producer that writes, and what its version of the API makes possible.
 
     Attributes:
         adds: The partitions are to be added: the producer doesn't do that itself.

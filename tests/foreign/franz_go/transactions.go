@@ -239,7 +239,7 @@ func transactionsCopy(s *scene) any {
 	until("a third copied", func() bool { return done.Load() >= copied/3 })
 	leave()
 	leaving.Wait()
-	zombie := s.transactional(two) // the id has a transaction that nobody ends
+	zombie := s.transactional(two) // the id has a transaction that is never ended
 	check(zombie.BeginTransaction())
 	for p := range copiedFrom {
 		check(s.put(zombie, target, p, "lost"))

@@ -27,7 +27,7 @@ from kclient.protocol.messages.write_txn_markers import (
 NEWEST = {24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 61: 0, 65: 0, 66: 2}
 """The newest version of each API, by API key."""
 Identity = tuple[int, int]
-NOBODY: Identity = (-1, -1)
+NO_IDENTITY: Identity = (-1, -1)
 _FIRST_OF_BROKERS = 4
 
 
