@@ -231,10 +231,15 @@ class ClusterTopics:
 
         Raises:
             InvalidArgument: ``batches`` is not one or more whole batches of format v2.
+            BrokerError: LEADER_NOT_AVAILABLE: no broker leads it, or its new leader isn't told yet.
         """
         whole_batches = _split(batches)
         facts = self._partition(topic, partition)
         replica = self._replica(topic, partition)
+        if not replica.leads:
+            raise broker_error(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"Appending to {topic}-{partition} failed"
+            )
         end = replica.log.end_offset
         in_sync = [
             one

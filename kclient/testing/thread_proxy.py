@@ -215,6 +215,8 @@ class ThreadProxy:
         return ask
 
     def __getattr__(self, name: str) -> Any:
+        if name in ThreadProxy.__slots__:
+            raise AttributeError(f"{name} isn't set: __init__ has failed")
         if name.startswith("_"):
             raise AttributeError(f"{type(self._target).__name__} keeps {name!r} to itself")
         if inspect.isfunction(getattr(type(self._target), name, None)):

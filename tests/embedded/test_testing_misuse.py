@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from kclient.errors import BrokerError, ClientClosed, InvalidArgument, WrongContext
+from kclient.errors import (
+    BrokerError,
+    ClientClosed,
+    InvalidArgument,
+    LeaderNotAvailable,
+    WrongContext,
+)
 from kclient.testing import Cluster, ThreadedCluster, TopicDefaults, VirtualLoop
 from tests.unit.testing.batches import batch_bytes
 
@@ -313,3 +319,17 @@ async def test_partitions_of_brokers_that_are_all_down_have_no_leader(cluster: C
     }
     await cluster.restart(1)
     assert cluster.leader("u") == 1
+
+
+async def test_a_log_whose_new_leader_is_not_told_yet_takes_no_appended_batch(
+    cluster: Cluster,
+) -> None:
+    """It was a KeyError: the replica knew no followers."""
+    cluster.create_topic("u", assignments=[[2, 3]])
+    cluster.disconnect(cluster.controller_id, 3)
+    cluster.move_leader("u", 0, 3)
+    with pytest.raises(LeaderNotAvailable, match="Appending to u-0 failed"):
+        cluster.append("u", 0, batch_bytes())
+    cluster.reconnect()
+    await cluster.wait_in_sync()
+    assert cluster.append("u", 0, batch_bytes()) == 0

@@ -400,6 +400,12 @@ def test_threads_that_cannot_be_are_refused(make: Callable[[], Any], text: str) 
         make()
 
 
+def test_debuggers_may_look_at_one_that_was_refused() -> None:
+    """They call ``repr``, which recursed without end."""
+    with pytest.raises(AttributeError, match="_thread isn't set"):
+        repr(object.__new__(ThreadedCluster))
+
+
 def test_arguments_are_checked_as_without_a_thread(cluster: ThreadedCluster) -> None:
     for call in (
         lambda: cluster.crash("1"),  # type: ignore[arg-type]
