@@ -58,6 +58,8 @@ _PATIENCE = 5.0
 _UNCOMMITTED: WeakKeyDictionary[Consumer[Any, Any], dict[TopicPartition, int]] = WeakKeyDictionary()
 """By consumer, where the records begin that were returned and are not committed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_OPEN = ("IN_TRANSACTION", "PREPARED", "ABORTABLE_ERROR")
+"""States of a transaction that ``process`` hasn't begun: what it leaves behind is ending."""
 _MAY_PASS = (
     *(CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId),  # partitions moved
     *(CommitOutcomeUnknown, DeliveryTimedOut),
@@ -96,7 +98,9 @@ async def process(
 
     Raises:
         InvalidConfig: One of the clients can't be used for this; the text says what to set.
-        ProducerFenced, FencedInstanceId, ...: Another process has taken over.
+        WrongTransactionState: ``producer`` has an open transaction that isn't ``process``'s own.
+        ProducerFenced, FencedInstanceId, ...: Another process has taken over, or one call of
+            ``handler`` took longer than ``transaction_timeout``.
         KafkaError: What trying again won't help.
         Exception: What ``handler`` raised; its transaction is aborted, and the consumer is back.
 
@@ -116,6 +120,11 @@ async def process(
     if not isinstance(max_records, int) or max_records < 1:
         raise InvalidArgument(
             f"max_records={max_records!r} can't be used: allowed is an int from 1"
+        )
+    if producer.health().transaction in _OPEN:
+        raise WrongTransactionState(
+            "process() begins transactions of its own, and this producer has an open one",
+            hint="commit or abort it first",
         )
     loop = _Loop(consumer, producer, handler, max_records, call_timeout(max_interval))
     failures = 0

@@ -453,8 +453,9 @@ class Admin(AsyncOnly):
             commit: False aborts it.
 
         Raises:
-            ProducerFenced: Another producer has started with its transactional id meanwhile, so it
-                was aborted; or the coordinator did that after ``transaction_timeout``.
+            ProducerFenced: Another producer has started with its transactional id meanwhile, or the
+                coordinator has aborted it after ``transaction_timeout``. So it was aborted, unless
+                an earlier attempt to commit it, here or elsewhere, had no response.
             InvalidTxnState, InvalidProducerIdMapping: It was ended before, the other way.
             TransactionalIdAuthorizationFailed: The principal may not write under that id.
 

@@ -421,8 +421,9 @@ class Delivery:
     may nevertheless be in the log.
 
     Cancellation: cancelling a task that awaits it stops only that await. ``cancel()`` abandons the
-    delivery itself: a record that still waits for memory is removed and definitely not written; one
-    that is already in a batch is still sent, but its outcome is not reported.
+    delivery itself: a record that still waits for memory or metadata is removed and definitely not
+    written, so a transaction that it is in can only be aborted; one that is already in a batch is
+    still sent, but its outcome is not reported. Until Python 3.11 ``asyncio.wait_for`` calls it.
     """
 
     # Garbage collection of very many handles would cost more than creating them. The compiled build

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.frozen import Snapshot
+from kclient.producer.transactions import TransactionState
 
 if TYPE_CHECKING:
     from kclient.cluster.core import Health
@@ -27,8 +28,11 @@ class ProducerHealth(Snapshot):
         last_error: The latest failure of a batch or request as text; None if there was none, and
             once a batch of the partition concerned was delivered.
         last_error_age: Seconds since then; None without one.
-        ok: The client is ok, and no record waits for memory or metadata. It stays True while
-            batches are retried or rejected, which ``last_error`` and ``unsettled_partitions`` show.
+        transaction: The name of its transaction's state, such as "IN_TRANSACTION"
+            (docs/states.md); None without ``transactional_id``.
+        ok: The client is ok, no record waits for memory or metadata, and the producer isn't fenced
+            or otherwise unusable. It stays True while batches are retried or rejected, which
+            ``last_error`` and ``unsettled_partitions`` show.
     """
 
     client: Health
@@ -41,12 +45,14 @@ class ProducerHealth(Snapshot):
     requests_in_flight: int
     last_error: str | None
     last_error_age: float | None
+    transaction: str | None
 
     @property
     def ok(self) -> bool:
-        """True if the client is ok, and no record waits for memory or metadata.
+        """True if the client is ok, no record waits, and transactions are possible, if it has any.
 
         An idle producer sends no requests, so it is ok until a record or a refresh of metadata
         (after ``metadata_max_age`` seconds at most) finds the brokers unreachable.
         """
-        return self.client.ok and self.parked_records == 0
+        usable = self.transaction != TransactionState.FATAL_ERROR.name
+        return self.client.ok and self.parked_records == 0 and usable

@@ -325,8 +325,13 @@ class PartitionQueue:
         self._retrying = 0
 
     def leave_transaction(self) -> None:
-        """Send nothing more until ``adopt`` is called again; the numbers stay. It must be idle."""
-        if self.sequences is not None:
+        """Send nothing more until ``adopt`` is called again. It must be idle.
+
+        The numbers stay, unless they are of a log that was replaced.
+        """
+        if self._log_is_new:
+            self.restart_numbers()
+        elif self.sequences is not None:
             self.sequences.identity = None
 
     def restart_numbers(self) -> None:

@@ -564,7 +564,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
         idempotent, current = self._config.idempotence, identity.current
         known = idempotent and identity.state is not IdentityState.REFUSED
         known = known and current.producer_id >= 0
-        error = response_handler.last_error
+        error, transactions = response_handler.last_error, self._accumulator.transactions
         return ProducerHealth(
             client=core.health(),
             idempotent=idempotent,
@@ -578,6 +578,7 @@ class Producer(SendMethods, AsyncOnly, Generic[K, V]):
             last_error_age=None
             if error is None
             else core.clock.now() - response_handler.last_error_at,
+            transaction=None if transactions is None else transactions.state.name,
         )
 
     # Internals.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.producer.admission import Admission
     from kclient.producer.flush import Flusher
-    from kclient.producer.idempotence import ProducerIdentity
+    from kclient.producer.idempotence import ProducerIdAndEpoch, ProducerIdentity
     from kclient.producer.producer import Producer
     from kclient.producer.sender import Sender
     from kclient.producer.transaction_requests import TransactionRequests
@@ -73,7 +73,8 @@ class OffsetSource(Protocol):
 class TransactionManager:
     """The transactions of one producer.
 
-    Tasks: ``end-transaction`` from the call that ends one until it has ended.
+    Tasks: ``end-transaction`` from the call that ends one until it has ended; ``raise-epoch`` where
+    the next one needs a higher epoch, until there is one.
 
     Args:
         core: The client's core.
@@ -108,6 +109,7 @@ class TransactionManager:
         self._appender = admission.appender
         self._admission = admission
         self._end: _End | None = None  # the last one
+        self._renewal: _Renewal | None = None  # the last one
         self._offsets_pending = 0  # calls of commit_offsets
         self._offsets_done = Broadcast()
         self._closed = False
@@ -144,10 +146,12 @@ class TransactionManager:
             if end.by_commit and not end.seen:
                 end.seen = True
                 self._raise_unless_committed(end)
-        if self._transactions.state is _S.UNINITIALIZED:
+        if self._is(_S.UNINITIALIZED):
             self._transactions.apply(_E.INITIALIZE)
-            await self._renew()
-        if self._transactions.state is not _S.READY:
+            self._begin_renewal()
+        if self._is(_S.INITIALIZING) and self._renewal is not None:
+            await self._wait_renewed(self._renewal, left)
+        if not self._is(_S.READY):
             raise self._transactions.refusal("begin was called")
         self._transactions.begin()
         self._core.counters.add("producer.transactions_begun")
@@ -188,10 +192,10 @@ class TransactionManager:
         transactions.check_open("prepare was called")
         try:
             async with asyncio.timeout(max(0.0, left - self._core.clock.now())):
-                while not self._sender.is_drained:
+                while self._offsets_pending or not self._sender.is_drained:
                     await self._flusher.settle()
                     await self._sender.drain()
-                await self._offsets_settled()
+                    await self._offsets_settled()
         except TimeoutError:
             raise RequestTimedOut("not everything was acknowledged in time") from None
         if transactions.state is not _S.IN_TRANSACTION:
@@ -213,7 +217,7 @@ class TransactionManager:
         """Commit the open transaction, or wait for a commit that goes on already."""
         left = self._deadline(timeout)
         transactions, end = self._transactions, self._end
-        if end is None or end.task.done():
+        if end is None or end.is_done:
             if self._is_untouched:
                 self._end_at_once(commit=True)
                 return
@@ -222,7 +226,7 @@ class TransactionManager:
                 end.failure = not_committed(transactions.error)
             elif transactions.state in (_S.IN_TRANSACTION, _S.PREPARED):
                 end = self._begin_end(commit=True, by_commit=True)
-        if end is None or not end.by_commit or (end.seen and end.task.done()):
+        if end is None or not end.by_commit or (end.seen and end.is_done):
             raise transactions.refusal("commit was called")
         await self._wait(end, left)
         end.seen = True
@@ -235,13 +239,16 @@ class TransactionManager:
             raise self._transactions.refusal("")
         if end.failure is not None:
             raise fresh(end.failure)
-        raise CommitOutcomeUnknown("the producer was closed before the commit had an outcome")
+        raise CommitOutcomeUnknown(
+            "the producer was closed before the commit had an outcome",
+            hint="read_committed readers show whether it was committed",
+        )
 
     async def abort(self, timeout: float | None) -> None:
         """Abort the open transaction; nothing happens where it was aborted already."""
         left = self._deadline(timeout)
         state, end = self._transactions.state, self._end
-        if end is None or end.task.done():
+        if end is None or end.is_done:
             if self._is_untouched:
                 self._end_at_once(commit=False)
                 return
@@ -262,12 +269,15 @@ class TransactionManager:
         A prepared transaction stays as it is.
         """
         self._closed = True
-        if (self._end is None or self._end.task.done()) and self._transactions.state in _OPEN:
-            self._begin_end(commit=False, by_commit=False)
-        if self._end is not None and not self._end.task.done():
-            await asyncio.wait([self._end.task], timeout=max(0.0, timeout))
-            if not self._end.task.done():
-                await self._core.stop(self._end.task)
+        end = self._end
+        if (end is None or end.is_done) and self._transactions.state in _OPEN:
+            end = self._begin_end(commit=False, by_commit=False)
+        if end is not None and end.task is not None and not end.task.done():
+            await asyncio.wait([end.task], timeout=max(0.0, timeout))
+            if not end.task.done():
+                await self._core.stop(end.task)
+        if self._renewal is not None and not self._renewal.task.done():
+            await self._core.stop(self._renewal.task)
 
     def _deadline(self, timeout: float | None) -> float:
         self._core.check_usable()
@@ -282,11 +292,11 @@ class TransactionManager:
         Raises:
             CommitOutcomeUnknown, RequestTimedOut: It goes on still at ``deadline``.
         """
-        if not end.task.done():
+        if end.task is not None and not end.task.done():
             left = deadline - self._core.clock.now()
             await asyncio.wait([end.task], timeout=max(0.0, left))
             self._core.check_usable()
-        if not end.task.done():
+        if not end.is_done:
             name = f"(transactional_id={self._config.transactional_id!r})"
             if end.aborts:
                 raise RequestTimedOut(f"no outcome of the abort yet {name}")
@@ -307,7 +317,8 @@ class TransactionManager:
         """End an untouched transaction, which needs no request, nor a task that waits for one."""
         self._appender.close()
         self._transactions.apply(_E.COMMIT if commit else _E.ABORT)
-        self._end = None
+        end = self._end = _End(aborts=not commit, by_commit=commit)
+        end.committed, end.seen = commit, True
         self._count_end(commit=commit)
         self._transactions.ended(renewed=False)
 
@@ -338,8 +349,8 @@ class TransactionManager:
                 await self._offsets_settled()
             if self._is(_S.ABORTING):
                 await self._send_end(end, commit=False)
-            while self._is(_S.INITIALIZING):
-                await self._renew()
+            if self._is(_S.INITIALIZING):
+                self._begin_renewal()
         except KafkaError as error:
             # Never a success: ``end.committed`` is set where the coordinator has responded.
             self._log.debug("the end of a transaction failed: %s", error)
@@ -371,20 +382,17 @@ class TransactionManager:
         """Send EndTxn until there is a response, unless nothing was added to the transaction."""
         transactions = self._transactions
         identity = None
-        if not transactions.is_empty:
+        while not transactions.is_empty:
             transactions.end_sent = commit
-            while True:
-                try:
-                    identity = await self._requests.end(
-                        self._identity.current, self._config.api_timeout, commit=commit
-                    )
-                    break
-                except RequestTimedOut as error:
-                    self._log.warning("a transaction has not ended yet: %s", error)
-                except KafkaError:
-                    if transactions.state is _S.ABORTABLE_ERROR:
-                        return  # it can't be committed
-                    raise
+            try:
+                identity = await self._ended(commit=commit)
+                break
+            except RequestTimedOut as error:
+                self._log.warning("a transaction has not ended yet: %s", error)
+            except KafkaError:
+                if transactions.state is _S.ABORTABLE_ERROR:
+                    return  # it can't be committed
+                raise
         end.committed = commit
         if identity is not None:
             self._identity.replaced(identity)
@@ -404,21 +412,44 @@ class TransactionManager:
         self._count_end(commit=commit)
         transactions.ended(renewed=identity is not None)
 
-    async def _renew(self) -> None:
+    async def _ended(self, *, commit: bool) -> ProducerIdAndEpoch | None:
+        """Return the identity that EndTxn gave, if any; also None if there was nothing to end."""
+        timeout = self._config.api_timeout
+        await self._requests.settle_additions(timeout)
+        if self._transactions.is_empty:
+            return None
+        return await self._requests.end(self._identity.current, timeout, commit=commit)
+
+    def _begin_renewal(self) -> None:
+        renewal = self._renewal = _Renewal()
+        renewal.task = self._core.spawn(self._renew(renewal), "raise-epoch")
+
+    async def _renew(self, renewal: _Renewal) -> None:
         """Raise the epoch before the next transaction; where it is refused, the next begin asks."""
-        try:
-            identity = await self._requests.initialize(
-                self._config.api_timeout, self._identity.current
-            )
-        except RequestTimedOut as error:
-            self._log.warning("the epoch could not be raised yet: %s", error)
-            return
-        except KafkaError:
-            if self._is(_S.INITIALIZING):
-                self._transactions.apply(_E.POSTPONE)
-            raise
-        self._identity.replaced(identity)
-        self._transactions.renewed()
+        while self._is(_S.INITIALIZING):
+            try:
+                identity = await self._requests.initialize(
+                    self._config.api_timeout, self._identity.current
+                )
+            except RequestTimedOut as error:
+                self._log.warning("the epoch could not be raised yet: %s", error)
+            except KafkaError as error:
+                renewal.failure = error
+                if self._is(_S.INITIALIZING):
+                    self._transactions.apply(_E.POSTPONE)
+            else:
+                self._identity.replaced(identity)
+                self._transactions.renewed()
+
+    async def _wait_renewed(self, renewal: _Renewal, deadline: float) -> None:
+        left = deadline - self._core.clock.now()
+        await asyncio.wait([renewal.task], timeout=max(0.0, left))
+        self._core.check_usable()
+        if not renewal.task.done():
+            name = f"(transactional_id={self._config.transactional_id!r})"
+            raise RequestTimedOut(f"the producer's epoch could not be raised yet {name}")
+        if renewal.failure is not None and self._is(_S.UNINITIALIZED):
+            raise fresh(renewal.failure)
 
 
 class _End:
@@ -430,10 +461,8 @@ class _End:
         committed: True or False once the coordinator has ended it, or there was nothing to end.
         failure: Why it is not committed.
         seen: A caller has its outcome.
-        task: Works at it.
+        task: Works at it; None where there was nothing to do.
     """
-
-    task: asyncio.Task[Any]
 
     def __init__(self, *, aborts: bool, by_commit: bool) -> None:
         self.aborts = aborts
@@ -441,6 +470,26 @@ class _End:
         self.committed: bool | None = None
         self.failure: KafkaError | None = None
         self.seen = False
+        self.task: asyncio.Task[Any] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing works at it any more."""
+        return self.task is None or self.task.done()
+
+
+class _Renewal:
+    """One raise of the epoch, for all calls of ``begin`` that wait for it.
+
+    Attributes:
+        failure: Why the coordinator refuses.
+        task: Works at it.
+    """
+
+    task: asyncio.Task[Any]
+
+    def __init__(self) -> None:
+        self.failure: KafkaError | None = None
 
 
 def not_committed(cause: KafkaError | None) -> KafkaError:
@@ -489,7 +538,8 @@ class Transaction(Generic[K, V]):
             WrongTransactionState: Another one is open.
             TransactionAborted: A commit that was cancelled, or had no outcome in time, has turned
                 out to have failed. Call it again to begin.
-            CommitOutcomeUnknown, RequestTimedOut: The last one has not ended within ``timeout``.
+            CommitOutcomeUnknown, RequestTimedOut: The last one has not ended within ``timeout``, or
+                the epoch was not raised behind it.
             ProducerFenced: A newer producer has the same transactional id.
             ClientClosed, WrongContext, BackgroundTaskDied: The producer can't be used (here).
 
@@ -506,8 +556,11 @@ class Transaction(Generic[K, V]):
         Raises:
             TransactionAborted: A part of it failed, which is the ``__cause__``: it was aborted.
             CommitOutcomeUnknown: There was no response in time. Call it again: it can't be aborted.
+            RequestTimedOut: It is not committed, but its abort had no response in time.
             WrongTransactionState: None is open.
-            ProducerFenced: A newer producer has the same transactional id; nothing is committed.
+            ProducerFenced: A newer producer has the same transactional id, or the coordinator has
+                aborted it after ``transaction_timeout``. Nothing is committed, unless
+                ``maybe_written`` is True: then an earlier attempt had no response.
             ClientClosed, WrongContext, BackgroundTaskDied: The producer can't be used (here).
 
         Cancellation: the commit goes on. ``commit`` again, or the next ``begin``, waits for it and
@@ -520,7 +573,8 @@ class Transaction(Generic[K, V]):
 
         ``await admin.end_transaction(prepared, commit=True)`` does so, even when this producer was
         closed or has crashed: ``close`` leaves a prepared transaction open. ``commit`` and
-        ``abort`` of this object are possible, too, but not both ways. What ends it otherwise: the
+        ``abort`` of this object are possible, too, but not both ways, and so the end of an
+        ``async with`` block commits it: use ``begin``. What ends it otherwise: the
         next producer with this transactional id, which aborts it when it starts, and
         ``transaction_timeout``, after which the coordinator aborts it.
 

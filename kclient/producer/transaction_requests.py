@@ -9,7 +9,7 @@ no task and no state of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.cluster.coordinator import Coordinator, CoordinatorKey, coordinator_error
 from kclient.error_codes import ErrorCode
@@ -23,7 +23,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.producer.idempotence import ProducerIdAndEpoch
-from kclient.producer.transactions import TransactionErrorAction, action_for
+from kclient.producer.transactions import TransactionErrorAction, TransactionState, action_for
 from kclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -55,6 +55,11 @@ _FIRST_WITH_GENERATION = 3
 """TxnOffsetCommit: carries the member's generation, which fences its predecessors (KIP-447)."""
 _STILL_ENDING = 0.02
 """Seconds before the first partition is added again, while the last transaction is still ending."""
+_COMMITTED_OR_NOT = (
+    "an earlier EndTxn had no response: read_committed readers show whether it was committed "
+    "before another producer took over"
+)
+Addition: TypeAlias = AddPartitionsToTxnRequest | AddOffsetsToTxnRequest
 
 
 class TransactionRequests:
@@ -99,9 +104,7 @@ class TransactionRequests:
                 producer_epoch=before.epoch,
             )
 
-        response = await self._ask(
-            build, InitProducerIdRequest, lambda r: [(r.error_code, None)], timeout
-        )
+        response = await self._ask(build, InitProducerIdRequest, _error_of, timeout)
         identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         if min(identity) < 0:
             raise ProtocolError(f"InitProducerId gave {identity}", struct="InitProducerIdResponse")
@@ -122,17 +125,42 @@ class TransactionRequests:
             v3_and_below_topics=list(topics.values()),
         )
 
-        def errors(response: Any) -> Iterable[tuple[int, TopicPartition | None]]:
-            found = [
-                (row.partition_error_code, TopicPartition(topic.name, row.partition_index))
-                for topic in response.results_by_topic_v3_and_below
-                for row in topic.results_by_partition
-            ]
-            # Of no use if there is another: it is that other one's fault.
-            return sorted(found, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
+        await self._add(request, timeout)
 
+    async def _add(self, request: Addition, timeout: float) -> None:
+        """Send what adds to the transaction, and keep it in mind until that has succeeded."""
+        self._transactions.unconfirmed.append(request)
+        await self._ask_to_add(request, timeout)
+        self._transactions.unconfirmed.remove(request)
+
+    async def _ask_to_add(self, request: Addition, timeout: float) -> None:
+        if isinstance(request, AddOffsetsToTxnRequest):
+            await self._ask(request, AddOffsetsToTxnRequest, _error_of, timeout)
+            return
         soon = _STILL_ENDING if self._transactions.adds_first else None
+        errors = _errors_of_added_partitions
         await self._ask(request, AddPartitionsToTxnRequest, errors, timeout, soon=soon)
+
+    async def settle_additions(self, timeout: float) -> None:
+        """Repeat an addition that has not succeeded: that shows whether there is anything to end.
+
+        One that succeeds is enough: the end is that of whatever else was added.
+
+        Raises:
+            RequestTimedOut: There was no response again.
+            KafkaError: The producer can't go on.
+        """
+        transactions = self._transactions
+        while transactions.unconfirmed:
+            try:
+                await self._ask_to_add(transactions.unconfirmed[-1], timeout)
+            except BrokerError as error:
+                if error.fatal:
+                    raise
+                transactions.unconfirmed.pop()  # it is refused
+            else:
+                transactions.offsets_added = True
+                transactions.unconfirmed.clear()
 
     async def commit_offsets(
         self,
@@ -146,10 +174,7 @@ class TransactionRequests:
         if self._transactions.v2:
             self._transactions.offsets_added = True
         else:
-            request = AddOffsetsToTxnRequest(self._id, *identity, group.group)
-            await self._ask(
-                request, AddOffsetsToTxnRequest, lambda r: [(r.error_code, None)], timeout
-            )
+            await self._add(AddOffsetsToTxnRequest(self._id, *identity, group.group), timeout)
             self._transactions.offsets_added = True
         coordinator = self._groups.get(group.group)
         if coordinator is None:
@@ -171,9 +196,7 @@ class TransactionRequests:
     ) -> ProducerIdAndEpoch | None:
         """Commit or abort; return the identity of the next transaction where it is another one."""
         request = EndTxnRequest(self._id, *identity, commit)
-        response = await self._ask(
-            request, EndTxnRequest, lambda r: [(r.error_code, None)], timeout, last=not commit
-        )
+        response = await self._ask(request, EndTxnRequest, _error_of, timeout, last=not commit)
         if response.producer_id < 0:
             return None
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -205,11 +228,12 @@ class TransactionRequests:
             KafkaError: What the transaction has failed of.
         """
         name = api.NAME
-        return await (coordinator or self._coordinator).call(
+        coordinator = coordinator or self._coordinator
+        return await coordinator.call(
             request,
             api=api,
             check=lambda response, node_id: self._error_in(errors(response), name, node_id),
-            may_repeat=lambda asked, error: self._may_repeat(asked, error, last=last),
+            may_repeat=lambda asked, error: self._may_repeat(coordinator, asked, error, last=last),
             retry_state=self._core.calls.retry_state(
                 f"{name} of transactional id {self._id}", timeout
             ),
@@ -231,8 +255,12 @@ class TransactionRequests:
                 )
         return None
 
-    def _may_repeat(self, name: str, error: KafkaError, *, last: bool) -> bool:
+    def _may_repeat(
+        self, coordinator: Coordinator, name: str, error: KafkaError, *, last: bool
+    ) -> bool:
         """Return whether to try again after ``error``; if not, note what it means."""
+        if name == "EndTxn" and not isinstance(error, BrokerError):
+            self._transactions.end_unanswered = True
         if isinstance(error, ClientClosed | BackgroundTaskDied):
             return False
         if isinstance(error, RequestTimedOut) and name == "FindCoordinator":
@@ -245,19 +273,40 @@ class TransactionRequests:
             else:
                 self._transactions.died(error)
             return False
-        action = action_for(name, error.code)
+        action, transactions = action_for(name, error.code), self._transactions
+        if name == "FindCoordinator" and action is TransactionErrorAction.ABORT:
+            if transactions.end_sent or transactions.state is TransactionState.ABORTING:
+                return True  # it is ending, and must have an outcome
+        if action is TransactionErrorAction.REDISCOVER and error.node_id is not None:
+            coordinator.lost(error.node_id, error)
         if action in (TransactionErrorAction.RETRY, TransactionErrorAction.REDISCOVER):
             return True
-        transactions = self._transactions
         if action is TransactionErrorAction.ABORT_AND_RENEW and not transactions.v2:
             transactions.must_renew = True
             if not transactions.can_renew:
                 action = TransactionErrorAction.DIE
         if action is TransactionErrorAction.DIE or last:
+            if transactions.end_sent and transactions.end_unanswered:
+                error.maybe_written = True
+                error.hint = _COMMITTED_OR_NOT
             transactions.died(error)
         else:
             transactions.failed(error, of_end=name == "EndTxn")
         return False
+
+
+def _error_of(response: Any) -> Iterable[tuple[int, TopicPartition | None]]:
+    return [(response.error_code, None)]
+
+
+def _errors_of_added_partitions(response: Any) -> Iterable[tuple[int, TopicPartition | None]]:
+    found = [
+        (row.partition_error_code, TopicPartition(topic.name, row.partition_index))
+        for topic in response.results_by_topic_v3_and_below
+        for row in topic.results_by_partition
+    ]
+    # Of no use if there is another: it is that other one's fault.
+    return sorted(found, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class _OffsetsBuilder:

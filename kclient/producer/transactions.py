@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.producer._compiled import PartitionQueue
     from kclient.producer.idempotence import ProducerIdentity
+    from kclient.producer.transaction_requests import Addition
     from kclient.types import TopicPartition
 
 LAST_PRODUCE_OF_V1 = 11
@@ -242,8 +243,11 @@ class Transactions:
         can_renew: The coordinator can raise the epoch on request (InitProducerId v3).
         must_renew: The epoch must be raised before the next transaction, as EndTxn won't do it.
         end_sent: EndTxn(commit) was sent, or is about to be.
+        end_unanswered: An EndTxn had no response: it may have been carried out.
         was_prepared: Another process may end it.
         offsets_added: Offsets of a group are, or may be, a part of it.
+        unconfirmed: Requests of V1 that add to it and have not succeeded: the coordinator may
+            have carried them out.
     """
 
     def __init__(self, transactional_id: str, identity: ProducerIdentity) -> None:
@@ -256,7 +260,9 @@ class Transactions:
         self.must_renew = False
         self.offsets_added = False
         self.end_sent = False
+        self.end_unanswered = False
         self.was_prepared = False
+        self.unconfirmed: list[Addition] = []
         self._identity = identity
         self._members: dict[PartitionQueue, None] = {}  # that batches of it were numbered in
         self._numbered: dict[PartitionQueue, None] = {}  # with numbers under the present epoch
@@ -283,8 +289,6 @@ class Transactions:
         if self.state is TransactionState.ABORTABLE_ERROR and self.error is not None:
             return aborted(self.error, "this transaction has failed, and takes nothing more")
         where = {
-            TransactionState.UNINITIALIZED: "before the producer's epoch was raised",
-            TransactionState.INITIALIZING: "while the producer's epoch was being raised",
             TransactionState.IN_TRANSACTION: "while a transaction was open already",
             TransactionState.PREPARED: "while a prepared transaction awaited its end",
             TransactionState.COMMITTING: "while a transaction was being committed",
@@ -294,8 +298,6 @@ class Transactions:
             f"{what} {where} (transactional_id={self.transactional_id!r})",
             hint="send inside `async with producer.transaction()`"
             if where.startswith("outside")
-            else "begin it again"
-            if self.state in (TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
             else "a producer has one transaction at a time: end it first",
             maybe_written=False,
         )
@@ -327,7 +329,8 @@ class Transactions:
     @property
     def is_empty(self) -> bool:
         """Nothing was added to it, so its end needs no request."""
-        return not self.offsets_added and not (self._members if self.v2 else self._added)
+        added = self._members if self.v2 else self._added
+        return not (self.offsets_added or self.unconfirmed or added)
 
     # Its life.
 
@@ -338,7 +341,7 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction."""
         self.error = None
-        self.end_sent = self.was_prepared = False
+        self.end_sent = self.end_unanswered = self.was_prepared = False
         self.apply(TransactionEvent.BEGIN)
 
     def failed(self, error: KafkaError, *, of_end: bool = False) -> None:
@@ -355,7 +358,8 @@ class Transactions:
         self.apply(TransactionEvent.FAIL)
 
     def died(self, error: KafkaError) -> None:
-        """Note an error after which this producer can't be used any more."""
+        """Note an error after which this producer can't be used any more, and which says so."""
+        error.fatal = True
         if self.state is not TransactionState.FATAL_ERROR:
             self.error = error
         self.apply(TransactionEvent.DIE)
@@ -390,6 +394,7 @@ class Transactions:
         self._members.clear()
         self._added.clear()
         self._wanted.clear()
+        self.unconfirmed.clear()
         self.offsets_added = False
         self.apply(TransactionEvent.RENEW if self.must_renew else TransactionEvent.END)
 

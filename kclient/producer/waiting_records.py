@@ -14,7 +14,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kclient.errors import BufferFull
+from kclient.errors import BufferFull, RequestTimedOut
 from kclient.producer._compiled import BatchOutcome
 from kclient.producer.deadline_queue import DeadlineQueue
 from kclient.record.layout import NO_HEADERS
@@ -90,10 +90,21 @@ class WaitingRecord(BatchOutcome):
         wait.pending += 1
 
     def withdraw(self) -> bool:
-        """Remove the record, whose delivery was cancelled: it is not written. False if it left."""
+        """Remove the record, whose delivery was cancelled: it is not written. False if it left.
+
+        A transaction that it was sent in can't be committed without it.
+        """
         if self.line is None:
             return False
         self.waiting_records.left(self)
+        transactions = self.waiting_records.transactions
+        if transactions is not None:
+            transactions.failed(
+                RequestTimedOut(
+                    f"the delivery of a record to {self.topic} was cancelled before it was sent",
+                    maybe_written=False,
+                )
+            )
         for wait in self.flushes or ():
             wait.settled(0)
         self._wake()

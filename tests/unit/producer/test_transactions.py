@@ -224,13 +224,13 @@ def test_with_v1_an_end_may_leave_requests_that_could_reach_the_next_transaction
     assert not transactions.is_in_doubt(committed=committed)
 
 
-def test_before_the_next_epoch_begin_is_refused_as_such() -> None:
+def test_while_the_epoch_is_raised_no_transaction_is_open() -> None:
     transactions, _ = ready()
     transactions.begin()
     transactions.apply(TransactionEvent.COMMIT)
     transactions.must_renew = True
     transactions.ended(renewed=False)
-    assert "epoch was being raised" in str(transactions.refusal("begin was called"))
+    assert "outside a transaction" in str(transactions.refusal("a record was sent"))
 
 
 def test_the_protocol_follows_the_newest_features_only() -> None:
