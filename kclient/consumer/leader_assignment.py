@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import InvalidArgument, KafkaError, MetadataTimedOut, ProtocolError
 from kclient.group.assignors.inputs import given_too_early
-from kclient.group.consumer_protocol import decode_subscription, encode_assignment
+from kclient.group.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
@@ -53,6 +57,7 @@ class LeaderAssignment:
         self._topic_subscription = topic_subscription
         self.counts: Mapping[str, int | None] | None = None
         self._known: dict[str, int] = {}
+        self._only: frozenset[TopicPartition] | None = None
 
     async def assign(
         self, assignor: Assignor, members: Sequence[JoinedMember]
@@ -71,14 +76,26 @@ class LeaderAssignment:
         cluster = _view_of(view, self.counts)
         try:
             if _is_ours(assignor) and sum(cluster.counts.values()) > LARGE:
-                return await asyncio.to_thread(_shares, assignor, cluster, subscriptions)
-            return _shares(assignor, cluster, subscriptions)
+                shares = await asyncio.to_thread(_shares, assignor, cluster, subscriptions)
+            else:
+                shares = _shares(assignor, cluster, subscriptions)
         except Exception as error:
             failure = InvalidArgument(
                 f"the assignor {assignor.name!r} failed with {type(error).__name__}"
             )
             failure.__cause__ = error
             return failure
+        alone = len(members) == 1
+        self._only = frozenset(decode_assignment(*shares.values())) if alone else None
+        return shares
+
+    def lacks(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether the only member has other partitions than were assigned to it.
+
+        A static leader that comes back keeps what it had (KIP-814), so nobody has the partitions
+        that were added meanwhile. Where there are other members it can't know what they have.
+        """
+        return self._only is not None and self._only != frozenset(partitions)
 
     def changed(self, view: Cluster) -> bool:
         """Whether the latest assignment used other counts of partitions than ``view``."""
@@ -99,7 +116,7 @@ class LeaderAssignment:
 
     def resign(self) -> None:
         """Stop being the leader: another member leads now, or none."""
-        self.counts = None
+        self.counts = self._only = None
         self._topic_subscription.pin("leader", ())
 
     def _wish(self, member: JoinedMember) -> MemberSubscription:

@@ -347,6 +347,8 @@ class Rebalancer:
         if not generation.is_leader:
             self._leader_assignment.resign()
         await self._take(partitions)
+        if self._leader_assignment.lacks(partitions):
+            self.membership.rejoin("partitions were added while the only member was away")
 
     def _notify(
         self, assignor: Assignor, partitions: Sequence[TopicPartition], generation: Generation

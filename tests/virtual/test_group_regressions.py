@@ -162,3 +162,22 @@ def test_close_while_the_session_ends_reports_the_loss_at_once() -> None:
             assert len(reported) == 1 and reported[0] < SETTINGS["session_timeout"] + 1.0
 
     run_virtually(main())
+
+
+def test_a_static_leader_that_is_back_gets_partitions_that_were_added_meanwhile() -> None:
+    """The coordinator gives it what it had, without a rebalance (KIP-814)."""
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            settings = {**SETTINGS, "group_instance_id": "one", "session_timeout": 10.0}
+            for partitions in (1, 2, 3):
+                async with kclient.Consumer(
+                    cluster.bootstrap, T, group=GROUP, **settings
+                ) as consumer:
+                    async with asyncio.timeout(5):
+                        while len(consumer.assignment) < partitions:
+                            await consumer.poll(timeout=0.1)
+                cluster.add_partitions(T, partitions + 1)
+
+    run_virtually(main())
