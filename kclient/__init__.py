@@ -27,14 +27,16 @@ _NAMES = {
         *("CorruptRecord", "DecompressionFailed", "DeliveryTimedOut", "DeserializationFailed"),
         *("FencedInstanceId", "FlushFailed", "GroupAuthorizationFailed", "GroupMaxSizeReached"),
         *("HandlerFailed", "IllegalGeneration", "InconsistentGroupProtocol", "InvalidArgument"),
-        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidProducerIdMapping"),
+        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidProducerEpoch"),
+        "InvalidProducerIdMapping",
         *("InvalidReplicaAssignment", "InvalidReplicationFactor", "InvalidSessionTimeout"),
         *("InvalidTopic", "InvalidTransactionTimeout", "InvalidTxnState", "KafkaError"),
         *("LeaderNotAvailable", "LogTruncated", "MaxPollExceeded", "MetadataTimedOut"),
         *("NoCommonVersion", "NoPosition", "OffsetError", "OffsetOutOfRange", "PolicyViolation"),
         *("ProducerFenced", "ProtocolError", "RecordTooLarge", "RequestTimedOut"),
         *("RowsNotDelivered", "RowsRejected", "SerializationFailed", "TopicAlreadyExists"),
-        *("TopicAuthorizationFailed", "TopicDeletionDisabled", "TransactionAborted"),
+        *("TopicAuthorizationFailed", "TopicDeletionDisabled", "TransactionAbortable"),
+        "TransactionAborted",
         *("TransactionalIdAuthorizationFailed", "UnknownMemberId", "UnknownTopicId"),
         *("UnknownTopicOrPartition", "WrongContext", "WrongTransactionState"),
     ),
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from kclient.errors import InvalidConfig as InvalidConfig
     from kclient.errors import InvalidFrame as InvalidFrame
     from kclient.errors import InvalidPartitions as InvalidPartitions
+    from kclient.errors import InvalidProducerEpoch as InvalidProducerEpoch
     from kclient.errors import InvalidProducerIdMapping as InvalidProducerIdMapping
     from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
     from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
@@ -133,6 +136,7 @@ if TYPE_CHECKING:
     from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
     from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
     from kclient.errors import TopicDeletionDisabled as TopicDeletionDisabled
+    from kclient.errors import TransactionAbortable as TransactionAbortable
     from kclient.errors import TransactionAborted as TransactionAborted
     from kclient.errors import (
         TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,

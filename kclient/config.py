@@ -316,6 +316,8 @@ class ProducerConfig(CommonConfig):
 
     def _check_together(self) -> None:
         CommonConfig._check_together(self)
+        if self.transactional_id is not None and self.acks != "all":
+            raise InvalidConfig(f"transactional_id needs acks='all', not acks={self.acks!r}")
         if self.idempotence and self.acks != "all":
             raise InvalidConfig(
                 f"idempotence needs acks='all', not acks={self.acks!r}: "

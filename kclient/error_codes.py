@@ -464,14 +464,20 @@ TABLE: dict[int, ErrorInfo] = _table(
         "INVALID_PRODUCER_EPOCH",
         "",
         "Producer attempted to produce with an old epoch.",
-        "another producer with the same transactional_id may have taken over",
+        (
+            "another producer with the same transactional_id may have taken over, or the "
+            "transaction was open for longer than transaction_timeout"
+        ),
     ),
     (
         48,
         "INVALID_TXN_STATE",
         "",
         "The producer attempted a transactional operation in an invalid state.",
-        None,
+        (
+            "the coordinator has ended the transaction, for another process or after "
+            "transaction_timeout: make a new producer"
+        ),
     ),
     (
         49,
@@ -491,7 +497,10 @@ TABLE: dict[int, ErrorInfo] = _table(
             "The transaction timeout is larger than the maximum value allowed by the broker "
             "(as configured by transaction.max.timeout.ms)."
         ),
-        "lower it below the broker's transaction.max.timeout.ms",
+        (
+            "lower transaction_timeout, which is in seconds, below the broker's "
+            "transaction.max.timeout.ms"
+        ),
     ),
     (
         51,

@@ -121,12 +121,23 @@ async def process(
         raise InvalidArgument(
             f"max_records={max_records!r} can't be used: allowed is an int from 1"
         )
+    if not hasattr(consumer, "group_metadata") or not hasattr(producer, "transaction"):
+        raise InvalidArgument(
+            f"process({type(consumer).__name__}, {type(producer).__name__}) can't be used: allowed "
+            "is a consumer, then a producer"
+        )
+    if producer.config.transactional_id is None:
+        raise InvalidConfig(
+            "process() needs a producer with a transactional_id, a name that no other one has",
+            hint='Producer(..., transactional_id="audit-1")',
+        )
     if producer.health().transaction in _OPEN:
         raise WrongTransactionState(
             "process() begins transactions of its own, and this producer has an open one",
             hint="commit or abort it first",
         )
-    loop = _Loop(consumer, producer, handler, max_records, call_timeout(max_interval))
+    interval = call_timeout(max_interval, name="max_interval")
+    loop = _Loop(consumer, producer, handler, max_records, interval)
     failures = 0
     while True:
         try:

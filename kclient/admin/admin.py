@@ -444,9 +444,8 @@ class Admin(AsyncOnly):
     ) -> None:
         """Commit or abort a transaction that a producer, of whatever process, has prepared.
 
-        The same call may be repeated, until it has an outcome. A producer that goes on after its
-        transaction was ended here is fenced by the coordinator if the transaction was of protocol
-        V2 (KIP-890), since that raises its epoch: start another one.
+        The same call may be repeated, until it has an outcome. The producer that prepared it, if it
+        goes on, has to end it the same way.
 
         Args:
             prepared: What ``Transaction.prepare`` returned.
@@ -456,7 +455,8 @@ class Admin(AsyncOnly):
             ProducerFenced: Another producer has started with its transactional id meanwhile, or the
                 coordinator has aborted it after ``transaction_timeout``. So it was aborted, unless
                 an earlier attempt to commit it, here or elsewhere, had no response.
-            InvalidTxnState, InvalidProducerIdMapping: It was ended before, the other way.
+            InvalidTxnState, InvalidProducerIdMapping: It was ended before, the other way; or, in
+                protocol V2, aborted after ``transaction_timeout``.
             TransactionalIdAuthorizationFailed: The principal may not write under that id.
 
         Cancellation: it may be ended all the same.

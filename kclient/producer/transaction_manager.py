@@ -20,8 +20,10 @@ from kclient.errors import (
     ClientClosed,
     CommitOutcomeUnknown,
     InvalidArgument,
+    InvalidConfig,
     KafkaError,
     RequestTimedOut,
+    WrongTransactionState,
     a_or_an,
     fresh,
 )
@@ -108,6 +110,7 @@ class TransactionManager:
         self._flusher = flusher
         self._appender = admission.appender
         self._admission = admission
+        self._owner: object = None  # the handle that began the last transaction
         self._end: _End | None = None  # the last one
         self._renewal: _Renewal | None = None  # the last one
         self._offsets_pending = 0  # calls of commit_offsets
@@ -137,8 +140,8 @@ class TransactionManager:
         features, epoch = self._core.network.finalized_features()
         return self._transactions.use_features(features.get(FEATURE, 0), epoch)
 
-    async def begin(self, timeout: float | None) -> None:
-        """Open a transaction, once the last one has ended."""
+    async def begin(self, owner: object, timeout: float | None) -> None:
+        """Open a transaction for the handle ``owner``, once the last one has ended."""
         left = self._deadline(timeout)
         end = self._end
         if end is not None:
@@ -154,17 +157,20 @@ class TransactionManager:
         if not self._is(_S.READY):
             raise self._transactions.refusal("begin was called")
         self._transactions.begin()
+        self._owner = owner
         self._core.counters.add("producer.transactions_begun")
         self._appender.open(asyncio.get_running_loop(), wall_ns_of(self._core.clock))
 
     async def commit_offsets(
         self,
+        owner: object,
         group: GroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         timeout: float | None,
     ) -> None:
         """Have the end of the open transaction commit ``offsets``."""
         left = self._deadline(timeout)
+        self._check_owner(owner, "commit_offsets was called")
         self._transactions.check_open("commit_offsets was called")
         if not offsets:
             return
@@ -185,9 +191,10 @@ class TransactionManager:
             if self._transactions.drops_records:
                 self._sender.wake()
 
-    async def prepare(self, timeout: float | None) -> PreparedTransaction:
+    async def prepare(self, owner: object, timeout: float | None) -> PreparedTransaction:
         """Wait for everything in the open transaction, then take nothing more."""
         left = self._deadline(timeout)
+        self._check_owner(owner, "prepare was called")
         transactions, identity = self._transactions, self._identity.current
         transactions.check_open("prepare was called")
         try:
@@ -213,9 +220,10 @@ class TransactionManager:
 
     # End.
 
-    async def commit(self, timeout: float | None) -> None:
+    async def commit(self, owner: object, timeout: float | None) -> None:
         """Commit the open transaction, or wait for a commit that goes on already."""
         left = self._deadline(timeout)
+        self._check_owner(owner, "commit was called")
         transactions, end = self._transactions, self._end
         if end is None or end.is_done:
             if self._is_untouched:
@@ -244,9 +252,10 @@ class TransactionManager:
             hint="read_committed readers show whether it was committed",
         )
 
-    async def abort(self, timeout: float | None) -> None:
+    async def abort(self, owner: object, timeout: float | None) -> None:
         """Abort the open transaction; nothing happens where it was aborted already."""
         left = self._deadline(timeout)
+        self._check_owner(owner, "abort was called")
         state, end = self._transactions.state, self._end
         if end is None or end.is_done:
             if self._is_untouched:
@@ -285,6 +294,30 @@ class TransactionManager:
             raise ClientClosed("this producer is closed", hint="make a new one")
         seconds = self._config.api_timeout if timeout is None else call_timeout(timeout)
         return self._core.clock.now() + seconds
+
+    def _check_owner(self, owner: object, what: str) -> None:
+        """Raise if another handle has an open transaction, which ``what`` must not end or fill."""
+        if self.is_open and owner is not self._owner:
+            name = self._config.transactional_id
+            raise WrongTransactionState(
+                f"{what} on a transaction that isn't the open one (transactional_id={name!r})",
+                hint="keep what `producer.transaction()` returned; a producer has one at a time",
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction was begun, and no end of it."""
+        return self._is(_S.PREPARED) or self._transactions.state in _OPEN
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none is open or ending, and a caller has the outcome of the last one."""
+        return self._transactions.state in _OVER and (self._end is None or self._end.seen)
+
+    def describe(self) -> str:
+        """Return the transactional id and the state, for people."""
+        name = self._config.transactional_id
+        return f"transactional_id={name!r} {self._transactions.state.name}"
 
     async def _wait(self, end: _End, deadline: float) -> None:
         """Wait for ``end``.
@@ -500,14 +533,15 @@ def not_committed(cause: KafkaError | None) -> KafkaError:
 
 
 _OPEN = frozenset({_S.IN_TRANSACTION, _S.ABORTABLE_ERROR})
+_OVER = frozenset({_S.READY, _S.INITIALIZING, _S.UNINITIALIZED})
 
 
 class Transaction(Generic[K, V]):
     """One transaction: what is sent in it becomes visible together, or not at all (KIP-98).
 
     ``async with producer.transaction() as txn`` begins it, commits at the end of the block, and
-    aborts if the block raises. Or call ``begin``, ``commit`` and ``abort``. A producer has one
-    transaction at a time.
+    aborts if the block raises. Or call ``begin``, ``commit`` and ``abort``; after its end it may
+    begin again. A producer has one transaction at a time.
 
     Attributes:
         send, enqueue, enqueue_nowait, send_many, send_arrow: Those of the producer.
@@ -545,7 +579,7 @@ class Transaction(Generic[K, V]):
 
         Cancellation: nothing is open.
         """
-        await self._manager.begin(timeout)
+        await self._manager.begin(self, timeout)
 
     async def commit(self, *, timeout: float | None = None) -> None:
         """Wait for all that was sent, then commit.
@@ -566,7 +600,7 @@ class Transaction(Generic[K, V]):
         Cancellation: the commit goes on. ``commit`` again, or the next ``begin``, waits for it and
         raises if it failed.
         """
-        await self._manager.commit(timeout)
+        await self._manager.commit(self, timeout)
 
     async def prepare(self, *, timeout: float | None = None) -> PreparedTransaction:
         """Wait for all that was sent; another process may end the transaction from then on.
@@ -592,7 +626,7 @@ class Transaction(Generic[K, V]):
 
         Cancellation: it is open still.
         """
-        return await self._manager.prepare(timeout)
+        return await self._manager.prepare(self, timeout)
 
     async def abort(self, *, timeout: float | None = None) -> None:
         """Drop what was not sent yet, and have readers skip the rest.
@@ -611,7 +645,7 @@ class Transaction(Generic[K, V]):
 
         Cancellation: the abort goes on; the next ``begin`` waits for it.
         """
-        await self._manager.abort(timeout)
+        await self._manager.abort(self, timeout)
 
     async def commit_offsets(
         self,
@@ -625,7 +659,8 @@ class Transaction(Generic[K, V]):
         A member that was replaced meanwhile is fenced by the generation in its metadata.
 
         Args:
-            source: A consumer in a group, or what its ``group_metadata()`` returned.
+            source: A consumer in a group, with ``enable_auto_commit=False``, or what its
+                ``group_metadata()`` returned.
             offsets: The next offset to read, by partition; by default those after the records that
                 the consumer has returned so far.
             timeout: Seconds; ``api_timeout`` by default.
@@ -636,13 +671,17 @@ class Transaction(Generic[K, V]):
             RequestTimedOut: The coordinators gave no response in time.
             NoCommonVersion: Brokers before 2.5 can't check the generation; the text has a remedy.
             InvalidArgument: ``offsets`` are missing, or invalid.
+            InvalidConfig: The consumer commits by itself, so also what this transaction won't.
             WrongTransactionState, TransactionAborted: None is open, or it has failed.
             ProducerFenced, ClientClosed, ...: As with ``commit``.
 
         Cancellation: the transaction can only be aborted, as the offsets may be a part of it.
         """
         group, checked = _offsets_of(source, offsets)
-        await self._manager.commit_offsets(group, checked, timeout)
+        await self._manager.commit_offsets(self, group, checked, timeout)
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self._manager.describe()}>"
 
     async def __aenter__(self) -> Self:
         """``begin``. Cancellation: as there."""
@@ -657,15 +696,23 @@ class Transaction(Generic[K, V]):
     ) -> None:
         """``commit``; after an error ``abort``, which is waited for 5 s at most, and goes on.
 
+        Nothing where the block itself has ended it. If the abort shows that the producer can't go
+        on, such as ProducerFenced, that is raised instead of an error of this package.
+
         Cancellation: as with ``commit`` and ``abort``.
         """
+        if self._manager.is_over:
+            return
         if error is None:
             await self.commit()
             return
         try:
             await self.abort(timeout=_EXIT_PATIENCE)
         except KafkaError as failure:
-            # The block's own error is the reason why it ended; this one must not hide it.
+            # The block's own error is the reason why it ended; this one must not hide it, unless
+            # that was the first sign of it.
+            if failure.fatal and isinstance(error, KafkaError) and not error.fatal:
+                raise failure from error
             if failure is not error:
                 error.add_note(f"while its transaction was aborted: {failure}")
 
@@ -684,6 +731,11 @@ def _offsets_of(
             "GroupMetadata, is needed"
         )
     group = source.group_metadata()
+    if getattr(getattr(source, "config", None), "enable_auto_commit", False):
+        raise InvalidConfig(
+            "this consumer commits by itself, and so also what the transaction won't",
+            hint="Consumer(..., enable_auto_commit=False)",
+        )
     return group, _checked(source.offsets_to_commit() if offsets is None else offsets)
 
 

@@ -296,9 +296,7 @@ class Transactions:
         }.get(self.state, "outside a transaction")
         return WrongTransactionState(
             f"{what} {where} (transactional_id={self.transactional_id!r})",
-            hint="send inside `async with producer.transaction()`"
-            if where.startswith("outside")
-            else "a producer has one transaction at a time: end it first",
+            hint=_REMEDIES.get(self.state, "begin one: `async with producer.transaction()`"),
             maybe_written=False,
         )
 
@@ -461,6 +459,13 @@ class Transactions:
         return not self._added
 
 
+_REMEDIES = {
+    TransactionState.IN_TRANSACTION: "a producer has one transaction at a time: end it first",
+    TransactionState.PREPARED: "commit() or abort() it, or have another process end it",
+    TransactionState.COMMITTING: "call commit() again, until it has an outcome",
+    TransactionState.ABORTING: "begin() waits for its end, and opens another one",
+}
+"""What to do about a call that the state doesn't allow."""
 _DROPPING = frozenset(
     {
         TransactionState.ABORTABLE_ERROR,

@@ -356,3 +356,90 @@ def test_an_end_outlasts_a_failing_search_for_its_coordinator(commit: bool) -> N
         assert await committed(cluster) == ([b"v"] if commit else [])
 
     play(scene)
+
+
+def test_a_handle_ends_and_fills_no_transaction_but_its_own() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        one, other = producer.transaction(), producer.transaction()
+        await one.begin()
+        txn_calls = (other.commit, other.abort, other.prepare)
+        for call in (*txn_calls, lambda: other.commit_offsets(GroupMetadata("g"), OFFSETS)):
+            with pytest.raises(kclient.WrongTransactionState, match="isn't the open one"):
+                await call()
+        one.send("t", b"v")
+        await one.commit()
+        assert await committed(cluster) == [b"v"]
+        assert repr(one) == "<Transaction transactional_id='x' READY>"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_block_may_end_its_transaction_itself(commit: bool) -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        async with producer.transaction() as txn:
+            txn.send("t", b"v")
+            await (txn.commit() if commit else txn.abort())
+        assert await committed(cluster) == ([b"v"] if commit else [])
+
+    play(scene)
+
+
+def test_a_block_whose_commit_was_cut_off_waits_for_its_outcome() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        with pytest.raises(kclient.TransactionAborted, match="not committed"):
+            async with producer.transaction() as txn:
+                txn.send("t", b"v")
+                cluster.faults.error("EndTxn", ErrorCode.TRANSACTION_ABORTABLE)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0):
+                        await txn.commit()
+                await asyncio.sleep(1)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_block_whose_producer_is_fenced_raises_that(version: int) -> None:
+    """A broker answers INVALID_PRODUCER_EPOCH to the record: only the coordinator knows why."""
+
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        with pytest.raises(kclient.ProducerFenced) as raised:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"one")
+                async with producer_of(cluster, client_id="second"):
+                    await txn.send("t", b"other")
+        assert isinstance(raised.value.__cause__, kclient.InvalidProducerEpoch)
+
+    play(scene, version)
+
+
+def test_a_consumer_that_commits_by_itself_is_refused() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        async with kclient.Consumer(cluster.bootstrap, "t", group="g") as consumer:
+            await consumer.poll(timeout=1.0)
+            async with producer.transaction() as txn:
+                with pytest.raises(kclient.InvalidConfig, match="enable_auto_commit=False"):
+                    await txn.commit_offsets(consumer)
+
+    play(scene)
+
+
+def test_process_names_what_is_wrong_with_its_arguments() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        async with (
+            kclient.Consumer(
+                cluster.bootstrap, "t", group="g", enable_auto_commit=False
+            ) as consumer,
+            kclient.Producer(cluster.bootstrap) as plain,
+        ):
+            for arguments, text in (
+                ((producer, consumer), r"process\(Producer, Consumer\) can't be used"),
+                ((consumer, plain), "a producer with a transactional_id"),
+            ):
+                with pytest.raises((kclient.InvalidArgument, kclient.InvalidConfig), match=text):
+                    await kclient.process(*arguments, print)  # type: ignore[arg-type]
+            with pytest.raises(kclient.InvalidArgument, match="max_interval must be"):
+                await kclient.process(consumer, producer, print, max_interval=-1)
+
+    play(scene)

@@ -67,7 +67,14 @@ HINTS = {
     "INVALID_PARTITIONS": "ask for at least one partition, and for more than there are",
     "INVALID_REPLICATION_FACTOR": "ask for no more replicas than there are brokers",
     "POLICY_VIOLATION": "the cluster's own policy refused it; the broker's text says why",
-    "INVALID_PRODUCER_EPOCH": "another producer with the same transactional_id may have taken over",
+    "INVALID_PRODUCER_EPOCH": (
+        "another producer with the same transactional_id may have taken over, or the transaction "
+        "was open for longer than transaction_timeout"
+    ),
+    "INVALID_TXN_STATE": (
+        "the coordinator has ended the transaction, for another process or after "
+        "transaction_timeout: make a new producer"
+    ),
     "PRODUCER_FENCED": (
         "another producer with the same transactional_id took over: give each running "
         "producer its own; or its transaction was open for longer than transaction_timeout"
@@ -75,7 +82,10 @@ HINTS = {
     "FENCED_INSTANCE_ID": (
         "another member uses the same group_instance_id: give each running member its own"
     ),
-    "INVALID_TRANSACTION_TIMEOUT": "lower it below the broker's transaction.max.timeout.ms",
+    "INVALID_TRANSACTION_TIMEOUT": (
+        "lower transaction_timeout, which is in seconds, below the broker's "
+        "transaction.max.timeout.ms"
+    ),
     "SECURITY_DISABLED": "set authorizer.class.name on the brokers",
     "NON_EMPTY_GROUP": "stop the group's members first",
     "TOPIC_DELETION_DISABLED": "set delete.topic.enable=true on the brokers",
