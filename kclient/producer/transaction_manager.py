@@ -320,7 +320,7 @@ class TransactionManager:
         return f"transactional_id={name!r} {self._transactions.state.name}"
 
     async def _wait(self, end: _End, deadline: float) -> None:
-        """Wait for ``end``.
+        """Wait for ``end``, and for the higher epoch behind it, which it may do without.
 
         Raises:
             CommitOutcomeUnknown, RequestTimedOut: It goes on still at ``deadline``.
@@ -329,7 +329,7 @@ class TransactionManager:
             left = deadline - self._core.clock.now()
             await asyncio.wait([end.task], timeout=max(0.0, left))
             self._core.check_usable()
-        if not end.is_done:
+        if not end.is_done and end.committed is None:
             name = f"(transactional_id={self._config.transactional_id!r})"
             if end.aborts:
                 raise RequestTimedOut(f"no outcome of the abort yet {name}")
@@ -383,7 +383,9 @@ class TransactionManager:
             if self._is(_S.ABORTING):
                 await self._send_end(end, commit=False)
             if self._is(_S.INITIALIZING):
-                self._begin_renewal()
+                # At once, and before the call returns: a request of a producer that has stopped
+                # might fence the one that takes over.
+                await asyncio.wait([self._begin_renewal().task])
         except KafkaError as error:
             # Never a success: ``end.committed`` is set where the coordinator has responded.
             self._log.debug("the end of a transaction failed: %s", error)
@@ -453,9 +455,10 @@ class TransactionManager:
             return None
         return await self._requests.end(self._identity.current, timeout, commit=commit)
 
-    def _begin_renewal(self) -> None:
+    def _begin_renewal(self) -> _Renewal:
         renewal = self._renewal = _Renewal()
         renewal.task = self._core.spawn(self._renew(renewal), "raise-epoch")
+        return renewal
 
     async def _renew(self, renewal: _Renewal) -> None:
         """Raise the epoch before the next transaction; where it is refused, the next begin asks."""

@@ -184,7 +184,7 @@ def test_a_refused_epoch_is_raised_by_begin_and_asked_for_again_by_the_next() ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_outcome_is_reported_before_the_epoch_is_raised(commit: bool) -> None:
+def test_an_outcome_is_reported_though_the_epoch_can_not_be_raised(commit: bool) -> None:
     async def scene(cluster: Cluster, producer: Any) -> None:
         txn = producer.transaction()
         await txn.begin()
