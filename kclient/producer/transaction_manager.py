@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from kclient.clock import wall_ns_of
@@ -57,6 +58,10 @@ V = TypeVar("V")
 FEATURE = "transaction.version"
 _EXIT_PATIENCE = 5.0
 """Seconds that a block that raised waits for its abort, which goes on after that."""
+_MARKERS = 0.0005
+"""Seconds after EndTxn (V2) before the next transaction begins. A write that comes before the
+markers of the last one waits at the leader for ``add.partitions.to.txn.retry.backoff.ms``, 20 ms:
+without this a third did, on Kafka 4.3."""
 _S, _E = TransactionState, TransactionEvent
 
 
@@ -113,6 +118,7 @@ class TransactionManager:
         self._owner: object = None  # the handle that began the last transaction
         self._end: _End | None = None  # the last one
         self._renewal: _Renewal | None = None  # the last one
+        self._markers_due = -math.inf
         self._offsets_pending = 0  # calls of commit_offsets
         self._offsets_done = Broadcast()
         self._closed = False
@@ -154,6 +160,8 @@ class TransactionManager:
             self._begin_renewal()
         if self._is(_S.INITIALIZING) and self._renewal is not None:
             await self._wait_renewed(self._renewal, left)
+        if (soon := self._markers_due - self._core.clock.now()) > 0:
+            await asyncio.sleep(soon)
         if not self._is(_S.READY):
             raise self._transactions.refusal("begin was called")
         self._transactions.begin()
@@ -431,6 +439,7 @@ class TransactionManager:
         end.committed = commit
         if identity is not None:
             self._identity.replaced(identity)
+            self._markers_due = self._core.clock.now() + _MARKERS
         if self._use_features():
             transactions.must_renew = True  # so that nothing of V1 enters a transaction of V2
         elif transactions.can_renew and transactions.is_in_doubt(committed=commit):
