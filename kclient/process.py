@@ -97,7 +97,8 @@ async def process(
             cost less, as each transaction takes a few round trips; readers see results later.
 
     Raises:
-        InvalidConfig: One of the clients can't be used for this; the text says what to set.
+        InvalidArgument, InvalidConfig: An argument, or one of the clients, can't be used for this;
+            the text says what to set.
         WrongTransactionState: ``producer`` has an open transaction that isn't ``process``'s own.
         ProducerFenced, FencedInstanceId, ...: Another process has taken over, or one call of
             ``handler`` took longer than ``transaction_timeout``.

@@ -92,8 +92,8 @@ class LeaderAssignment:
     def lacks(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether the only member has other partitions than were assigned to it.
 
-        A static leader that comes back keeps what it had (KIP-814), so nobody has the partitions
-        that were added meanwhile. Where there are other members it can't know what they have.
+        A static leader that comes back keeps what it had (KIP-814), so no member has the partitions
+        that were added meanwhile. Where there are others it can't know what they have.
         """
         return self._only is not None and self._only != frozenset(partitions)
 

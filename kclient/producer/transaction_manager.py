@@ -117,7 +117,7 @@ class TransactionManager:
         self._admission = admission
         self._owner: object = None  # the handle that began the last transaction
         self._end: _End | None = None  # the last one
-        self._renewal: _Renewal | None = None  # the last one
+        self._renewal: asyncio.Task[KafkaError | None] | None = None  # the last one
         self._markers_due = -math.inf
         self._offsets_pending = 0  # calls of commit_offsets
         self._offsets_done = Broadcast()
@@ -293,8 +293,8 @@ class TransactionManager:
             await asyncio.wait([end.task], timeout=max(0.0, timeout))
             if not end.task.done():
                 await self._core.stop(end.task)
-        if self._renewal is not None and not self._renewal.task.done():
-            await self._core.stop(self._renewal.task)
+        if self._renewal is not None and not self._renewal.done():
+            await self._core.stop(self._renewal)
 
     def _deadline(self, timeout: float | None) -> float:
         self._core.check_usable()
@@ -305,17 +305,12 @@ class TransactionManager:
 
     def _check_owner(self, owner: object, what: str) -> None:
         """Raise if another handle has an open transaction, which ``what`` must not end or fill."""
-        if self.is_open and owner is not self._owner:
-            name = self._config.transactional_id
+        is_open = self._is(_S.PREPARED) or self._transactions.state in _OPEN
+        if is_open and owner is not self._owner:
             raise WrongTransactionState(
-                f"{what} on a transaction that isn't the open one (transactional_id={name!r})",
+                f"{what} on a transaction that isn't the open one ({self._name})",
                 hint="keep what `producer.transaction()` returned; a producer has one at a time",
             )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction was begun, and no end of it."""
-        return self._is(_S.PREPARED) or self._transactions.state in _OPEN
 
     @property
     def is_over(self) -> bool:
@@ -324,8 +319,11 @@ class TransactionManager:
 
     def describe(self) -> str:
         """Return the transactional id and the state, for people."""
-        name = self._config.transactional_id
-        return f"transactional_id={name!r} {self._transactions.state.name}"
+        return f"{self._name} {self._transactions.state.name}"
+
+    @property
+    def _name(self) -> str:
+        return f"transactional_id={self._config.transactional_id!r}"
 
     async def _wait(self, end: _End, deadline: float) -> None:
         """Wait for ``end``, and for the higher epoch behind it, which it may do without.
@@ -338,10 +336,9 @@ class TransactionManager:
             await asyncio.wait([end.task], timeout=max(0.0, left))
             self._core.check_usable()
         if not end.is_done and end.committed is None:
-            name = f"(transactional_id={self._config.transactional_id!r})"
             if end.aborts:
-                raise RequestTimedOut(f"no outcome of the abort yet {name}")
-            raise CommitOutcomeUnknown(f"no outcome of the commit yet {name}")
+                raise RequestTimedOut(f"no outcome of the abort yet ({self._name})")
+            raise CommitOutcomeUnknown(f"no outcome of the commit yet ({self._name})")
 
     @property
     def _is_untouched(self) -> bool:
@@ -393,7 +390,7 @@ class TransactionManager:
             if self._is(_S.INITIALIZING):
                 # At once, and before the call returns: a request of a producer that has stopped
                 # might fence the one that takes over.
-                await asyncio.wait([self._begin_renewal().task])
+                await asyncio.wait([self._begin_renewal()])
         except KafkaError as error:
             # Never a success: ``end.committed`` is set where the coordinator has responded.
             self._log.debug("the end of a transaction failed: %s", error)
@@ -464,13 +461,16 @@ class TransactionManager:
             return None
         return await self._requests.end(self._identity.current, timeout, commit=commit)
 
-    def _begin_renewal(self) -> _Renewal:
-        renewal = self._renewal = _Renewal()
-        renewal.task = self._core.spawn(self._renew(renewal), "raise-epoch")
-        return renewal
+    def _begin_renewal(self) -> asyncio.Task[KafkaError | None]:
+        self._renewal = self._core.spawn(self._renew(), "raise-epoch")
+        return self._renewal
 
-    async def _renew(self, renewal: _Renewal) -> None:
-        """Raise the epoch before the next transaction; where it is refused, the next begin asks."""
+    async def _renew(self) -> KafkaError | None:
+        """Raise the epoch before the next transaction; where it is refused, the next begin asks.
+
+        Returns:
+            Why the coordinator refused.
+        """
         while self._is(_S.INITIALIZING):
             try:
                 identity = await self._requests.initialize(
@@ -479,22 +479,25 @@ class TransactionManager:
             except RequestTimedOut as error:
                 self._log.warning("the epoch could not be raised yet: %s", error)
             except KafkaError as error:
-                renewal.failure = error
                 if self._is(_S.INITIALIZING):
                     self._transactions.apply(_E.POSTPONE)
+                return error
             else:
                 self._identity.replaced(identity)
                 self._transactions.renewed()
+        return None
 
-    async def _wait_renewed(self, renewal: _Renewal, deadline: float) -> None:
+    async def _wait_renewed(
+        self, renewal: asyncio.Task[KafkaError | None], deadline: float
+    ) -> None:
         left = deadline - self._core.clock.now()
-        await asyncio.wait([renewal.task], timeout=max(0.0, left))
+        await asyncio.wait([renewal], timeout=max(0.0, left))
         self._core.check_usable()
-        if not renewal.task.done():
-            name = f"(transactional_id={self._config.transactional_id!r})"
-            raise RequestTimedOut(f"the producer's epoch could not be raised yet {name}")
-        if renewal.failure is not None and self._is(_S.UNINITIALIZED):
-            raise fresh(renewal.failure)
+        if not renewal.done():
+            raise RequestTimedOut(f"the producer's epoch could not be raised yet ({self._name})")
+        failure = renewal.result()
+        if failure is not None and self._is(_S.UNINITIALIZED):
+            raise fresh(failure)
 
 
 class _End:
@@ -521,20 +524,6 @@ class _End:
     def is_done(self) -> bool:
         """Whether nothing works at it any more."""
         return self.task is None or self.task.done()
-
-
-class _Renewal:
-    """One raise of the epoch, for all calls of ``begin`` that wait for it.
-
-    Attributes:
-        failure: Why the coordinator refuses.
-        task: Works at it.
-    """
-
-    task: asyncio.Task[Any]
-
-    def __init__(self) -> None:
-        self.failure: KafkaError | None = None
 
 
 def not_committed(cause: KafkaError | None) -> KafkaError:

@@ -231,7 +231,7 @@ class ClusterTopics:
 
         Raises:
             InvalidArgument: ``batches`` is not one or more whole batches of format v2.
-            BrokerError: LEADER_NOT_AVAILABLE: no broker leads it, or its new leader isn't told yet.
+            BrokerError: LEADER_NOT_AVAILABLE: no broker leads it, or the new leader doesn't know.
         """
         whole_batches = _split(batches)
         facts = self._partition(topic, partition)

@@ -321,7 +321,7 @@ async def test_partitions_of_brokers_that_are_all_down_have_no_leader(cluster: C
     assert cluster.leader("u") == 1
 
 
-async def test_a_log_whose_new_leader_is_not_told_yet_takes_no_appended_batch(
+async def test_a_log_whose_new_leader_does_not_know_yet_takes_no_appended_batch(
     cluster: Cluster,
 ) -> None:
     """It was a KeyError: the replica knew no followers."""

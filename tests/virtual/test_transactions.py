@@ -401,7 +401,7 @@ def test_a_block_whose_commit_was_cut_off_waits_for_its_outcome() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_block_whose_producer_is_fenced_raises_that(version: int) -> None:
-    """A broker answers INVALID_PRODUCER_EPOCH to the record: only the coordinator knows why."""
+    """A leader responds with INVALID_PRODUCER_EPOCH: only the coordinator knows why."""
 
     async def scene(cluster: Cluster, producer: Any) -> None:
         with pytest.raises(kclient.ProducerFenced) as raised:

@@ -4,7 +4,7 @@
 cancelled anywhere and repeated as their docstrings say, while requests are lost, late or refused,
 coordinators move and brokers crash. It returns what contradicts what the calls have said: records
 that are lost, doubled, or visible though they were aborted, and a producer that can't go on though
-nobody else has its transactional id.
+no other producer has its transactional id.
 """
 
 from __future__ import annotations
