@@ -59,7 +59,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "produce": CPU,
     "consume": CPU,
     "latency": TIMES,
-    "transactions": TIMES,
+    "transactions": (("mean us", "mean_us", ",.0f"), *TIMES),
     "produce in transactions": CPU,
     "end to end": TIMES,
     "hold reading": HOLD,

@@ -1,7 +1,7 @@
 // Java's client, one transaction after the other: prints the microseconds that each took.
 //
 // Arguments: bootstrap, topic, measured transactions, unmeasured ones, size of values, and how many
-// records each transaction has (0 or 1). Run as a single source file on Kafka's jars.
+// records each transaction has (0 or 1). Compiled on Kafka's jars.
 
 import java.util.Properties;
 import java.util.UUID;

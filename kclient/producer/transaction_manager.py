@@ -61,7 +61,7 @@ _EXIT_PATIENCE = 5.0
 _MARKERS = 0.0005
 """Seconds after EndTxn (V2) before the next transaction begins. A write that comes before the
 markers of the last one waits at the leader for ``add.partitions.to.txn.retry.backoff.ms``, 20 ms:
-without this a third did, on Kafka 4.3."""
+without it a third did, on Kafka 4.3. Loops wait whole milliseconds: less than one is too short."""
 _S, _E = TransactionState, TransactionEvent
 
 
