@@ -85,8 +85,10 @@ class LeaderAssignment:
             )
             failure.__cause__ = error
             return failure
-        alone = len(members) == 1
-        self._only = frozenset(decode_assignment(*shares.values())) if alone else None
+        self._only = None
+        if len(members) == 1:
+            share = shares.get(members[0].member_id)  # whom an assignor leaves out gets nothing
+            self._only = frozenset(decode_assignment(share) if share is not None else ())
         return shares
 
     def lacks(self, partitions: Iterable[TopicPartition]) -> bool:

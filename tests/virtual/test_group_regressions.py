@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
+from typing import Any
 
 import kclient
 from kclient.testing import Cluster, run_virtually
@@ -179,5 +181,38 @@ def test_a_static_leader_that_is_back_gets_partitions_that_were_added_meanwhile(
                         while len(consumer.assignment) < partitions:
                             await consumer.poll(timeout=0.1)
                 cluster.add_partitions(T, partitions + 1)
+
+    run_virtually(main())
+
+
+class Sparse:
+    """An application's assignor, whose result lacks a member that gets nothing."""
+
+    name = "sparse"
+    cooperative = False
+
+    def user_data(self, topics: object) -> bytes | None:
+        return None
+
+    def assign(self, cluster: kclient.TopicsView, members: Iterable[str]) -> Any:
+        parts = [TopicPartition(topic, 0) for topic in cluster.counts]
+        return {member: parts for member in members if parts}
+
+    def assigned(self, partitions: object, generation: int) -> None:
+        pass
+
+
+def test_an_assignor_may_leave_out_the_only_member() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            settings = {**SETTINGS, "metadata_max_age": 1.0}
+            settings["partition_assignment_strategy"] = [Sparse()]
+            async with kclient.Consumer(cluster.bootstrap, group=GROUP, **settings) as consumer:
+                consumer.subscribe(pattern="later.*")
+                assert await consumer.poll(timeout=5.0) == []
+                assert not consumer.assignment
+                cluster.create_topic("later")
+                await consumer.poll(timeout=15.0)
+                assert consumer.assignment == {TopicPartition("later", 0)}
 
     run_virtually(main())
