@@ -67,6 +67,9 @@ _MAY_PASS = (
     UnknownProducerId,
 )
 """Errors that aren't retriable as such, but end with their transaction."""
+_TOO_LONG = (
+    "one call of the handler took longer than transaction_timeout: raise that, or do less in a call"
+)
 
 
 async def process(
@@ -100,8 +103,9 @@ async def process(
         InvalidArgument, InvalidConfig: An argument, or one of the clients, can't be used for this;
             the text says what to set.
         WrongTransactionState: ``producer`` has an open transaction that isn't ``process``'s own.
-        ProducerFenced, FencedInstanceId, ...: Another process has taken over, or one call of
-            ``handler`` took longer than ``transaction_timeout``.
+        ProducerFenced, FencedInstanceId, ...: Another process has taken over.
+        InvalidProducerEpoch, TransactionAborted, ...: One call of ``handler`` took longer than
+            ``transaction_timeout``, after which the coordinator aborts; the hint names that.
         KafkaError: What trying again won't help.
         Exception: What ``handler`` raised; its transaction is aborted, and the consumer is back.
 
@@ -145,11 +149,13 @@ async def process(
             await loop.step()
             failures = 0
         except KafkaError as error:
-            if not _may_pass(error):
+            if loop.overran or not _may_pass(error):
                 cause = error.__cause__
                 aborted = isinstance(error, TransactionAborted)
                 if aborted and isinstance(cause, KafkaError) and cause.fatal:
                     raise fresh(cause) from error  # of a delivery that the handler awaited
+                if loop.overran:
+                    error.hint = _TOO_LONG
                 raise
             logger.warning("a transaction is done again: %s", error)
             await asyncio.sleep(min(_FIRST_PAUSE * 2 ** min(failures, 16), _LONGEST_PAUSE))
@@ -193,10 +199,13 @@ class _Loop:
         self._max_records = max_records
         self._max_interval = max_interval
         self._txn = producer.transaction()  # raises without a transactional id
-        self._longest = producer.config.transaction_timeout / 2
+        self._transaction_timeout = producer.config.transaction_timeout
+        self.overran = False
+        """One call of the handler, in the last step, took longer than a transaction may."""
 
     async def step(self) -> None:
         """Handle one batch of records in one transaction; return also if none came for a while."""
+        self.overran = False
         await self._go_back()
         txn = self._txn
         try:
@@ -221,12 +230,17 @@ class _Loop:
         After that time the coordinator would abort the transaction and fence its producer.
         """
         clock = asyncio.get_running_loop().time
-        until = clock() + self._longest
+        until = clock() + self._transaction_timeout / 2
         for count, record in enumerate(records, 1):
-            outcome = self._handler(record, self._txn)
-            if isinstance(outcome, Awaitable) and not isinstance(outcome, Delivery):
-                await outcome
-            if clock() > until:
+            began = clock()
+            try:
+                outcome = self._handler(record, self._txn)
+                if isinstance(outcome, Awaitable) and not isinstance(outcome, Delivery):
+                    await outcome
+            finally:
+                now = clock()
+                self.overran = now - began > self._transaction_timeout
+            if now > until:
                 return records[:count]
         return records
 
@@ -273,11 +287,15 @@ class _Loop:
         del _UNCOMMITTED[consumer]
 
     async def _earlier_end(self, timeout: float | None) -> None:
-        """Wait for a commit that goes on after a cancellation: until then nothing is certain."""
+        """Wait for a commit that goes on after a cancellation: until then nothing is certain.
+
+        An earlier call of ``process`` may have begun it: another transaction waits for its end.
+        """
         try:
-            await self._txn.commit(timeout=timeout)
-        except (TransactionAborted, WrongTransactionState):
-            pass  # it failed, or there is none
+            await self._txn.begin(timeout=timeout)
+        except TransactionAborted:
+            return  # it failed
+        await self._txn.abort(timeout=timeout)
 
     async def _collect(self) -> tuple[list[ConsumerRecord[Any, Any]], GroupMetadata]:
         """Poll for ``max_interval`` from the first record on; start over after a rebalance.

@@ -17,6 +17,8 @@ from kclient.types import (
     OffsetAndTimestamp,
     TopicPartition,
     check_topic_name,
+    checked_offset,
+    checked_partition,
     timestamp_of,
 )
 
@@ -24,31 +26,7 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.consumer.rebalance_listener import RebalanceListener
 
-_MAX_OFFSET = 2**63 - 1
-_MAX_PARTITION = 2**31 - 1
-_MAX_EPOCH = 2**31 - 1
-_MAX_NOTE_BYTES = 2**15 - 1
 _ENDS = "use seek_to_beginning() or seek_to_end() for the ends of the log"
-
-
-def checked_partition(value: object) -> TopicPartition:
-    """A (topic, partition) pair as a TopicPartition."""
-    if not isinstance(value, tuple) or len(value) != 2:
-        hint = None
-        if isinstance(value, str):
-            hint = f"such as TopicPartition({value!r}, 0)"
-        elif isinstance(value, list | set | frozenset):
-            hint = "give each as an argument of its own: *partitions"
-        raise InvalidArgument(f"a TopicPartition is needed, not {value!r}", hint=hint)
-    topic, partition = value
-    check_topic_name(topic)
-    if isinstance(partition, bool) or not isinstance(partition, int):
-        raise InvalidArgument(f"partition must be an int, not {type(partition).__name__}")
-    if not 0 <= partition <= _MAX_PARTITION:
-        raise InvalidArgument(
-            f"partition {partition} of {topic} can't be: allowed is 0 to {_MAX_PARTITION:,}"
-        )
-    return value if isinstance(value, TopicPartition) else TopicPartition(topic, partition)
 
 
 def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -93,18 +71,6 @@ def _belongs(value: object, call: str) -> str | None:
     return None
 
 
-def checked_offset(value: object, hint: str | None = None) -> int:
-    """An offset to read from. ``hint`` is added to the error where it is below 0."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(
-            f"offset must be an int or an OffsetAndMetadata, not {type(value).__name__}"
-        )
-    if not 0 <= value <= _MAX_OFFSET:
-        hint = hint if value < 0 else None
-        raise InvalidArgument(f"offset {value} can't be: allowed is 0 to 2**63-1", hint=hint)
-    return value
-
-
 def checked_target(value: object) -> AtTime | tuple[int, int]:
     """Where ``seek`` goes: a time, or an offset with the epoch of its leader, -1 if unknown."""
     if isinstance(value, OffsetAndMetadata | OffsetAndTimestamp):
@@ -128,34 +94,9 @@ def checked_target(value: object) -> AtTime | tuple[int, int]:
     )
 
 
-def checked_commit(value: object) -> OffsetAndMetadata:
-    """The offset to commit of one partition; those of others are in the same request."""
-    if not isinstance(value, OffsetAndMetadata):
-        return OffsetAndMetadata(checked_offset(value))
-    checked_offset(value.offset)
-    epoch, note = value.leader_epoch, value.metadata
-    if epoch is not None:
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise InvalidArgument(f"leader_epoch must be an int or None, not {epoch!r}")
-        if not 0 <= epoch <= _MAX_EPOCH:
-            raise InvalidArgument(f"leader_epoch {epoch} can't be", hint="None is for unknown")
-    if not isinstance(note, str):
-        raise InvalidArgument(f"metadata must be a str, not {type(note).__name__}")
-    try:
-        size = len(note.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidArgument("metadata can't be encoded as UTF-8") from error
-    if size > _MAX_NOTE_BYTES:
-        raise InvalidArgument(
-            f"metadata of {size} bytes can't be sent, {_MAX_NOTE_BYTES} are the most",
-            hint="brokers take 4096 by default (offset.metadata.max.bytes)",
-        )
-    return value
-
-
 def checked_time(value: object) -> int:
     """A point in time to look up, as int milliseconds since the epoch."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_OFFSET:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**63 - 1:
         return value
     import datetime  # not loaded by most programs
 

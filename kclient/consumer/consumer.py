@@ -19,7 +19,6 @@ from kclient.consumer.arguments import (
     TopicFilter,
     checked_group,
     checked_limit,
-    checked_partition,
     checked_partitions,
     checked_sources,
     checked_target,
@@ -42,6 +41,7 @@ from kclient.types import (
     OffsetSpec,
     TopicPartition,
     check_topic_name,
+    checked_partition,
 )
 
 if TYPE_CHECKING:

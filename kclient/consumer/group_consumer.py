@@ -14,7 +14,7 @@ import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.arguments import NOTHING, TopicFilter, checked_commit, checked_partition
+from kclient.consumer.arguments import NOTHING, TopicFilter
 from kclient.consumer.commits import AutoCommit
 from kclient.consumer.partition_state import Phase
 from kclient.consumer.processed_offsets import committable, offset_and_epoch
@@ -28,7 +28,7 @@ from kclient.errors import (
     MaxPollExceeded,
     fresh,
 )
-from kclient.types import OffsetAndMetadata
+from kclient.types import OffsetAndMetadata, checked_commit, checked_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from kclient.clock import wall_ns_of
@@ -34,10 +35,11 @@ from kclient.types import (
     OffsetAndMetadata,
     PreparedTransaction,
     TopicPartition,
+    checked_commit,
+    checked_partition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from kclient.cluster.core import ClientCore
@@ -304,17 +306,20 @@ class TransactionManager:
         return self._core.clock.now() + seconds
 
     def _check_owner(self, owner: object, what: str) -> None:
-        """Raise if another handle has an open transaction, which ``what`` must not end or fill."""
-        is_open = self._is(_S.PREPARED) or self._transactions.state in _OPEN
-        if is_open and owner is not self._owner:
-            raise WrongTransactionState(
-                f"{what} on a transaction that isn't the open one ({self._name})",
-                hint="keep what `producer.transaction()` returned; a producer has one at a time",
-            )
+        """Raise unless ``owner`` began the last transaction: it may not end or fill another's."""
+        if owner is self._owner:
+            return
+        if self._is(_S.FATAL_ERROR) or self._transactions.state in _OVER:
+            raise self._transactions.refusal(what)
+        raise WrongTransactionState(
+            f"{what} on a transaction that isn't the open one ({self._name})",
+            hint="keep what `producer.transaction()` returned; a producer has one at a time",
+        )
 
-    @property
-    def is_over(self) -> bool:
-        """Whether none is open or ending, and a caller has the outcome of the last one."""
+    def is_over(self, owner: object) -> bool:
+        """Whether that of ``owner`` has ended, and a caller has its outcome."""
+        if owner is not self._owner:
+            return True
         return self._transactions.state in _OVER and (self._end is None or self._end.seen)
 
     def describe(self) -> str:
@@ -378,9 +383,8 @@ class TransactionManager:
 
     async def _finish(self, end: _End) -> None:
         """End the transaction, however long that takes, and note how it ended."""
-        transactions = self._transactions
         try:
-            if transactions.state is _S.COMMITTING:
+            if not end.aborts:
                 await self._finish_commit(end)
             if self._is(_S.ABORTING):
                 await self._sender.drain()
@@ -702,7 +706,7 @@ class Transaction(Generic[K, V]):
 
         Cancellation: as with ``commit`` and ``abort``.
         """
-        if self._manager.is_over:
+        if self._manager.is_over(self):
             return
         if error is None:
             await self.commit()
@@ -743,15 +747,6 @@ def _offsets_of(
 def _checked(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    checked: dict[TopicPartition, OffsetAndMetadata] = {}
-    for key, wanted in offsets.items():
-        if not isinstance(key, TopicPartition):
-            key = TopicPartition(*key)
-        found = OffsetAndMetadata(wanted) if isinstance(wanted, int) else wanted
-        if not isinstance(found, OffsetAndMetadata) or found.offset < 0:
-            raise InvalidArgument(
-                f"offset {wanted!r} of {key} can't be committed: allowed is an int from 0 on, or "
-                "an OffsetAndMetadata"
-            )
-        checked[key] = found
-    return checked
+    if not isinstance(offsets, Mapping):
+        raise InvalidArgument(f"offsets must be a mapping by TopicPartition, not {offsets!r}")
+    return {checked_partition(key): checked_commit(value) for key, value in offsets.items()}

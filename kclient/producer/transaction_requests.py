@@ -274,6 +274,12 @@ class TransactionRequests:
                 self._transactions.died(error)
             return False
         action, transactions = action_for(name, error.code), self._transactions
+        if (
+            name == "AddPartitionsToTxn"
+            and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            and transactions.state is TransactionState.ABORTING
+        ):
+            return False  # a topic that was deleted must not keep the rest from its abort
         if name == "FindCoordinator" and action is TransactionErrorAction.ABORT:
             if transactions.end_sent or transactions.state is TransactionState.ABORTING:
                 return True  # it is ending, and must have an outcome

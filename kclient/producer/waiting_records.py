@@ -92,13 +92,14 @@ class WaitingRecord(BatchOutcome):
     def withdraw(self) -> bool:
         """Remove the record, whose delivery was cancelled: it is not written. False if it left.
 
-        A transaction that it was sent in can't be committed without it.
+        A transaction that it was sent in can't be committed without it; one in which a call that
+        waits for it was cancelled can: that call shows that the record is not in it.
         """
         if self.line is None:
             return False
         self.waiting_records.left(self)
         transactions = self.waiting_records.transactions
-        if transactions is not None:
+        if transactions is not None and self.waiter is None:
             transactions.failed(
                 RequestTimedOut(
                     f"the delivery of a record to {self.topic} was cancelled before it was sent",

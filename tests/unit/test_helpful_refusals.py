@@ -23,8 +23,6 @@ import kclient.testing
 from kclient import Admin, Consumer, GroupMember, Producer, broker_errors, errors
 from kclient.config import AdminConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
 from kclient.consumer.arguments import (
-    checked_commit,
-    checked_partition,
     checked_partitions,
     checked_target,
     checked_times,
@@ -32,7 +30,7 @@ from kclient.consumer.arguments import (
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
 from kclient.producer.outgoing import checked_timestamp, plain_bytes
 from kclient.serializers import IntegerSerializer, JsonDeserializer, JsonSerializer
-from kclient.types import TopicPartition
+from kclient.types import TopicPartition, checked_commit, checked_partition
 
 PLACES = [
     (Producer, "key_serializer"),

@@ -99,6 +99,24 @@ def test_an_abort_ends_what_an_unanswered_addition_began(api: str) -> None:
     play(scene, version=1, api_timeout=10.0, request_timeout=8.0, delivery_timeout=10.0)
 
 
+def test_a_topic_that_was_deleted_keeps_no_transaction_from_its_abort() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        cluster.create_topic("gone")
+        async with producer.transaction() as txn:
+            await txn.send("gone", b"v")
+        await txn.begin()
+        await txn.send("t", b"v")
+        cluster.delete_topic("gone")
+        with pytest.raises(kclient.DeliveryTimedOut):
+            await txn.send("gone", b"v")
+        await txn.abort()
+        async with producer.transaction():
+            txn.send("t", b"next")
+        assert await committed(cluster) == [b"next"]
+
+    play(scene, version=1, api_timeout=2.0, request_timeout=1.0, delivery_timeout=4.0)
+
+
 def test_an_addition_that_was_refused_needs_no_end() -> None:
     async def scene(cluster: Cluster, producer: Any) -> None:
         txn = producer.transaction()
@@ -270,6 +288,37 @@ def test_process_ends_when_its_producer_can_not_go_on(code: ErrorCode) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_process_ends_where_a_call_of_its_handler_takes_longer_than_a_transaction_may(
+    version: int,
+) -> None:
+    """With V2 the producer could go on, and handle the same record for ever."""
+
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        async with kclient.Producer(cluster.bootstrap) as writer:
+            await writer.send("t", b"one")
+        handled = []
+
+        async def handle(record: Any, txn: Any) -> None:
+            handled.append(record.value)
+            await txn.send("t", b"begun")
+            await asyncio.sleep(30)
+            await txn.send("t", b"late")
+
+        async with kclient.Consumer(
+            cluster.bootstrap,
+            "t",
+            group="g",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            with pytest.raises(kclient.KafkaError, match="longer than transaction_timeout"):
+                await kclient.process(consumer, producer, handle)
+        assert handled == [b"one"]
+
+    play(scene, version, transaction_timeout=5.0)
+
+
 def test_process_leaves_a_transaction_of_the_user_alone() -> None:
     async def scene(cluster: Cluster, producer: Any) -> None:
         async with kclient.Consumer(
@@ -300,6 +349,64 @@ def test_a_delivery_that_is_cancelled_before_it_is_sent_fails_its_transaction() 
         delivery.cancel()  # too late to take it back
         await txn.commit()
         assert await committed(cluster, "slow") == [b"v"]
+
+    play(scene)
+
+
+def test_a_part_that_fails_in_the_iteration_of_the_commit_aborts_it() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        cluster.create_topic("slow")
+        cluster.faults.delay("Metadata", 1.0)
+        txn = producer.transaction()
+        await txn.begin()
+        await txn.send("t", b"v")
+        delivery = txn.send("slow", b"v")
+        asyncio.get_running_loop().call_soon(delivery.cancel)
+        with pytest.raises(kclient.TransactionAborted, match="cancelled before it was sent"):
+            await txn.commit()
+        async with producer.transaction():
+            txn.send("t", b"next")
+        assert await committed(cluster) == [b"next"]
+
+    play(scene)
+
+
+def test_an_enqueue_that_is_cancelled_leaves_its_transaction_as_it_is() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        cluster.create_topic("slow")
+        async with producer.transaction() as txn:
+            await txn.send("t", b"v")
+            cluster.faults.delay("Metadata", 1.0)
+            waiting = asyncio.create_task(txn.enqueue("slow", b"v"))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert await committed(cluster) == [b"v"]
+        assert await committed(cluster, "slow") == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        kclient.OffsetAndMetadata(5, None, 7),  # type: ignore[arg-type]
+        kclient.OffsetAndMetadata(5, None, "\ud800"),
+        kclient.OffsetAndMetadata(5, -2),
+        2**63,
+        -1,
+        "5",
+    ],
+    ids=repr,
+)
+def test_offsets_that_can_not_be_are_refused_and_the_transaction_goes_on(offset: Any) -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        async with producer.transaction() as txn:
+            txn.send("t", b"v")
+            with pytest.raises(kclient.InvalidArgument):
+                await txn.commit_offsets(GroupMetadata("g"), {TopicPartition("t", 0): offset})
+        assert await committed(cluster) == [b"v"]
 
     play(scene)
 
@@ -370,6 +477,41 @@ def test_a_handle_ends_and_fills_no_transaction_but_its_own() -> None:
         await one.commit()
         assert await committed(cluster) == [b"v"]
         assert repr(one) == "<Transaction transactional_id='x' READY>"
+
+    play(scene)
+
+
+def test_a_handle_takes_no_outcome_of_another_ones_commit() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        one, other = producer.transaction(), producer.transaction()
+        await one.begin()
+        one.send("t", b"v")
+        cluster.faults.error("EndTxn", ErrorCode.TRANSACTION_ABORTABLE)
+        commit = asyncio.create_task(one.commit())
+        await cluster.requests.wait_for("EndTxn")
+        with pytest.raises(kclient.WrongTransactionState, match="isn't the open one"):
+            await other.commit()
+        commit.cancel()
+        await asyncio.sleep(1)
+        for call in (other.commit, other.abort):
+            with pytest.raises(kclient.WrongTransactionState, match="outside a transaction"):
+                await call()
+        with pytest.raises(kclient.TransactionAborted, match="TRANSACTION_ABORTABLE"):
+            await other.begin()
+
+    play(scene)
+
+
+def test_a_block_that_has_ended_its_transaction_has_no_part_in_the_next_one() -> None:
+    async def scene(cluster: Cluster, producer: Any) -> None:
+        other = producer.transaction()
+        async with producer.transaction() as txn:
+            txn.send("t", b"one")
+            await txn.commit()
+            await other.begin()
+        other.send("t", b"other")
+        await other.commit()
+        assert await committed(cluster) == [b"one", b"other"]
 
     play(scene)
 

@@ -11,8 +11,6 @@ import pytest
 from kclient.consumer.arguments import (
     checked_group,
     checked_limit,
-    checked_offset,
-    checked_partition,
     checked_partitions,
     checked_target,
     checked_time,
@@ -21,7 +19,13 @@ from kclient.consumer.arguments import (
 from kclient.consumer.offset_reset import AtTime
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig
-from kclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kclient.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    checked_offset,
+    checked_partition,
+)
 
 P = TopicPartition("t", 0)
 
