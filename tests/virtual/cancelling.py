@@ -4,8 +4,8 @@
 cancelled when it suspends for the n-th time, then the checks that hold for every call: the
 cancellation came through and in time, the client goes on or is closed, its close returns, no task,
 timer or connection is left, and nothing reached the loop's exception handler. What the call did to
-records is judged by the scene (``tests.virtual.scenes``). ``enumerate_points`` tries n = 1, 2, ...
-until the call completes uncancelled.
+records is judged by the scene (``tests.virtual.scenes``). ``enumerate_points`` runs the call
+uncancelled first, which shows where it suspends, and for how long; then every point of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import enum
 import functools
 import gc
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from kclient.testing import run_virtually
 if TYPE_CHECKING:
     from tests.virtual.scenes import Scene
 
-MOST_SUSPENSIONS = 300
 LONGEST = 120.0
 """Virtual seconds that any point may take in total."""
 PROMPT = 2.5
@@ -41,6 +40,8 @@ class Moment(enum.Enum):
 
 _INTO = {Moment.AMID: 0.0003, Moment.LATE: 0.03}
 """Seconds into the suspension."""
+_SOME = 1e-9
+"""Seconds of a suspension that waits for something and takes no time."""
 
 
 class Cancelling:
@@ -51,7 +52,8 @@ class Cancelling:
         self._at = at
         self._moment = moment
         self._timer: asyncio.TimerHandle | None = None
-        self.suspensions = 0
+        self.waits: list[float] = []
+        """Seconds of each suspension so far; 0.0 of one that waits for nothing."""
         self.asked_at: float | None = None
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -63,8 +65,9 @@ class Cancelling:
             except StopIteration as end:
                 return end.value
             error = None
-            self.suspensions += 1
-            if self.suspensions == self._at:
+            began = asyncio.get_running_loop().time()
+            self.waits.append(0.0)
+            if len(self.waits) == self._at:
                 self._arm(waits_for)
             try:
                 yield waits_for
@@ -73,6 +76,8 @@ class Cancelling:
                 raise
             except BaseException as thrown:
                 error = thrown
+            if waits_for is not None:
+                self.waits[-1] = max(_SOME, asyncio.get_running_loop().time() - began)
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -98,18 +103,18 @@ class Outcome:
     """The outcome of one point.
 
     Attributes:
-        reached: The call had that many suspensions.
+        waits: Seconds of each suspension; 0.0 of one that waits for nothing.
         cancelled: The cancellation was requested.
         trouble: What is wrong.
     """
 
-    reached: bool
+    waits: tuple[float, ...]
     cancelled: bool
     trouble: tuple[str, ...]
 
 
 def cancel_at(make: Callable[[], Scene], suspension: int, moment: Moment) -> Outcome:
-    """Run one point."""
+    """Run one point; none is cancelled at suspension 0."""
     trouble: list[str] = []
     seen: list[Cancelling] = []
 
@@ -144,7 +149,7 @@ def cancel_at(make: Callable[[], Scene], suspension: int, moment: Moment) -> Out
         trouble.append(f"{type(error).__name__}: {error}")
     gc.collect(0)
     [driver] = seen
-    return Outcome(driver.suspensions >= suspension, driver.asked_at is not None, tuple(trouble))
+    return Outcome(tuple(driver.waits), driver.asked_at is not None, tuple(trouble))
 
 
 async def _await(driver: Cancelling) -> Any:
@@ -186,15 +191,23 @@ def _module_of(callback: Any) -> str:
 
 def enumerate_points(make: Callable[[], Scene]) -> tuple[int, list[str]]:
     """Cancel at every suspension, at every moment; how many points there were, what is wrong."""
-    count, trouble = 0, []
-    for moment in Moment:
-        for suspension in range(1, MOST_SUSPENSIONS):
-            outcome = cancel_at(make, suspension, moment)
-            where = f"suspension {suspension}, {moment.name}"
-            trouble += [f"{where}: {what}" for what in outcome.trouble]
-            count += outcome.cancelled
-            if not outcome.reached:
-                break
-        else:
-            trouble.append(f"more than {MOST_SUSPENSIONS} suspensions")
-    return count, trouble
+    whole = cancel_at(make, 0, Moment.AT_ONCE)
+    trouble = [f"uncancelled: {what}" for what in whole.trouble]
+    points = _points(whole.waits)
+    for suspension, moment in points:
+        outcome = cancel_at(make, suspension, moment)
+        where = f"suspension {suspension}, {moment.name}"
+        trouble += [f"{where}: {what}" for what in outcome.trouble]
+        if not outcome.cancelled:
+            trouble.append(f"{where}: it was not reached")
+    return len(points), trouble
+
+
+def _points(waits: Sequence[float]) -> list[tuple[int, Moment]]:
+    """The suspensions and moments at which a call can be cancelled that waits so long at each."""
+    return [
+        (suspension, moment)
+        for moment in Moment
+        for suspension, seconds in enumerate(waits, 1)
+        if moment is Moment.AT_ONCE or seconds > _INTO.get(moment, 0.0)
+    ]
