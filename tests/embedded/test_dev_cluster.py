@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 import kclient
+from kclient.cli import app
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import ErrorCode
@@ -149,8 +150,16 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         ("--port 0 --host 192.0.2.1", "--host", ["'192.0.2.1'", "of this machine"]),
     ],
 )
-def test_what_cannot_be_is_one_line(arguments: str, option: str, texts: list[str]) -> None:
-    line = failed(*arguments.split())
+def test_what_cannot_be_is_one_line(
+    arguments: str,
+    option: str,
+    texts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kclient", "dev-cluster", *arguments.split()])
+    assert app.run() == 2
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kclient: Invalid value for '{option}': ")
     for text in texts:
         assert text in line

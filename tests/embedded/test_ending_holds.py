@@ -84,7 +84,7 @@ def test_closing_with_a_hundred_thousand_records_to_deliver(awaited: bool, parti
 @pytest.mark.parametrize("partitions", [6, 1000])
 @pytest.mark.parametrize("awaited", [False, True], ids=["alone", "awaited"])
 def test_closing_with_very_many_records_to_fail(awaited: bool, partitions: int) -> None:
-    count = scaled(400_000)
+    count = scaled(200_000)
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:

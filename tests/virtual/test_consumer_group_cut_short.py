@@ -53,8 +53,15 @@ async def one_call(consumer: Any, records: Any, ledger: Ledger, rng: random.Rand
             await asyncio.wait_for(consumer.committed([P]), timeout)
 
 
-@pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("strategy", "seed"),
+    [
+        ("range", 0),
+        (COOPERATIVE, 1),
+        pytest.param("range", 1, marks=pytest.mark.long),
+        pytest.param(COOPERATIVE, 0, marks=pytest.mark.long),
+    ],
+)
 def test_calls_of_a_member_that_are_cut_short_skip_and_repeat_nothing(
     seed: int, strategy: str
 ) -> None:

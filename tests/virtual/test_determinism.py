@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.virtual.simulation import quiet, simulate
 
-COUNT = 8
+COUNT = 4
 ROOT = Path(__file__).parents[2]
 
 

@@ -106,9 +106,10 @@ async def insist(producer: Any, accepted: list[Any], until: float, way: str) -> 
             await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("partitions", [6, 300])
 @pytest.mark.parametrize("way", ["send", "enqueue"])
-@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize(
+    ("outage", "partitions"), [*((outage, 6) for outage in OUTAGES), ("refuse", 300)]
+)
 async def test_what_is_accepted_in_an_outage_is_bounded_and_arrives_after_it(
     outage: str, way: str, partitions: int
 ) -> None:
