@@ -48,8 +48,9 @@ def tables() -> dict[str, Callable[[int], Any]]:
     }
 
 
-@pytest.mark.parametrize("partitions", [6, 1000])
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize(
+    ("name", "partitions"), [("values", 6), ("keys", 6), *((name, 1000) for name in tables())]
+)
 def test_a_million_rows_in_one_call_do_not_hold_the_loop(name: str, partitions: int) -> None:
     count = scaled(1_000_000)
     table = pa.table(tables()[name](count))

@@ -392,7 +392,7 @@ def test_a_broker_that_lags_behind_makes_no_rebalances(how: str, lags: int) -> N
             await asyncio.sleep(60.0)
             reported = [len(reader.diary) for reader in readers]
             assert sum(len(reader.consumer.assignment) for reader in readers) == 6
-            await asyncio.sleep(120.0)
+            await asyncio.sleep(60.0)
             assert [len(reader.diary) for reader in readers] == reported
             for reader in readers:
                 await reader.stop()

@@ -32,7 +32,7 @@ LIVES = 8
 """Members that a worker makes one after the other in a run, and cancels the calls of."""
 TIMEOUTS = (0.0, 0.3, 5.0)
 """Seconds that a close has."""
-SEEDS = range(30)
+SEEDS = range(15)
 LONG_SEEDS = range(1000, 1300)
 
 

@@ -91,8 +91,10 @@ def number(index: int) -> bytes:
     return b"%07d" % index + b"." * 93
 
 
-async def insist(producer: Any, accepted: list[Any], until: float, way: str) -> None:
-    """Write as fast as ``way`` takes it."""
+async def insist(
+    producer: Any, accepted: list[Any], until: float, way: str, pause: float = 0.001
+) -> None:
+    """Write as fast as ``way`` takes it, with a ``pause`` behind each hundred records."""
     while now() < until:
         index = len(accepted)
         try:
@@ -103,7 +105,7 @@ async def insist(producer: Any, accepted: list[Any], until: float, way: str) -> 
         except BufferFull:
             await asyncio.sleep(0.01)
         if index % 100 == 0:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(pause)
 
 
 @pytest.mark.parametrize("way", ["send", "enqueue"])
@@ -141,7 +143,7 @@ async def test_the_rate_is_back_within_five_seconds(outage: str) -> None:
 
         async def rate(until: float) -> int:
             before = sum(cluster.end_offset(T, n) for n in range(6))
-            await insist(producer, [], until, "enqueue")
+            await insist(producer, [], until, "enqueue", pause=0.005)
             return sum(cluster.end_offset(T, n) for n in range(6)) - before
 
         usual = await rate(now() + 1.0)
