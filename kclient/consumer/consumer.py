@@ -9,7 +9,7 @@ loads ``handlers`` on first use. It must not hold state or rules of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.cluster.core import AsyncOnly, missing_attribute
@@ -26,6 +26,7 @@ from kclient.consumer.arguments import (
     checked_topics,
     refuse_group,
 )
+from kclient.consumer.columns import checked_columns, checked_ends
 from kclient.consumer.deserialization_errors import DeserializationErrorHandler
 from kclient.consumer.engine import Engine
 from kclient.consumer.offset_reset import AtTime
@@ -822,13 +823,25 @@ class Consumer(AsyncOnly, Generic[K, V]):
         def __iter__(self) -> Iterator[Any]:
             raise TypeError(f"`async for` is needed for {a_or_an(type(self).__name__)}")
 
-    async def poll_arrow(self, *, timeout: float | None = 1.0) -> pyarrow.RecordBatch:
+    async def poll_arrow(
+        self,
+        *,
+        columns: Iterable[str] | None = None,
+        until: Mapping[TopicPartition, int] | None = None,
+        timeout: float | None = 1.0,
+    ) -> pyarrow.RecordBatch:
         """Wait for records and return them as columns, without an object per record.
 
-        Columns: topic, partition, offset, timestamp, key, value, headers. Deserializers don't
-        apply. Everything else is as with ``poll``, and both can be mixed.
+        Deserializers don't apply. Everything else is as with ``poll``, and both can be mixed.
 
         Args:
+            columns: Names out of topic, partition, offset, timestamp, timestamp_type, key, value
+                and headers, in the order of the result. Others cost nothing. By default all but
+                timestamp_type, which is 0 where the producer set the timestamp, 1 for the broker.
+            until: By partition, the offset in front of which it ends, such as ``end_offsets``
+                returns. One whose position is there, or behind, is paused. If all assigned ones
+                are, an empty batch is returned without a wait. Gaps (transactions, compaction) are
+                passed; partitions that are taken away meanwhile count as ended.
             timeout: Seconds to wait where there is nothing; 0 doesn't wait, None waits for ever.
 
         Returns:
@@ -836,6 +849,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
             some 100,000 rows or 64 MiB at most; one with no rows after ``timeout``.
 
         Raises:
+            InvalidArgument: There is no such column, or ``until`` has a partition that isn't
+                assigned.
             InvalidConfig: pyarrow is not installed: ``pip install kclient[arrow]``.
             KafkaError: What ``poll`` raises, except DeserializationFailed. As there, retriable ones
                 come again and again in a long outage of a leader; calling again continues.
@@ -844,10 +859,15 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
         Example::
 
-            table = pyarrow.Table.from_batches([await consumer.poll_arrow(timeout=1.0)])
+            ends = await consumer.end_offsets(consumer.assignment)
+            while (batch := await consumer.poll_arrow(until=ends, timeout=None)).num_rows:
+                print(batch)
         """
         self._check_free()
-        return await self._engine.poller.poll_arrow(call_timeout(timeout, optional=True))
+        names = checked_columns(columns)
+        ends = checked_ends(self._engine.subscription, until)
+        seconds = call_timeout(timeout, optional=True)
+        return await self._engine.poller.poll_arrow(seconds, names, ends)
 
     def _check_free(self) -> None:
         """Refuse to poll while ``run`` reads the records, and inside of a callback."""

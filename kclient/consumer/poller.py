@@ -10,7 +10,7 @@ even where data never runs out.
 from ``time.monotonic``, once per record: that is a matter of real time, and costs half as much as
 the client's clock.
 
-``Columns`` collects batches for ``poll_arrow``; pyarrow is imported on first use.
+``consumer.columns`` has those of ``poll_arrow``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
+from kclient.consumer.columns import Columns
 from kclient.consumer.offset_reset import NoPositionCheck
 from kclient.consumer.processed_offsets import RecordIterator
 from kclient.consumer.stall_detection import StallDetector
@@ -30,7 +31,6 @@ from kclient.errors import (
     CorruptRecord,
     DeserializationFailed,
     InvalidArgument,
-    InvalidConfig,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from kclient.consumer.processed_offsets import IteratorBuffer, PolledRecords
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
-    from kclient.record import Batch
 
 TURN = 0.005
 """Seconds after which it yields to the loop."""
@@ -58,12 +57,6 @@ SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
 """Records that are decoded between two checks of the clock."""
 INFLATING = 4
 """Batches that are inflated in threads at the same time."""
-ROWS_PER_STEP = 5_000
-"""Rows decoded between two checks of the clock: a batch may hold millions."""
-ENOUGH_ROWS = 100_000
-"""Rows of one record batch after which no further batch is added."""
-ENOUGH_BYTES = 64 * 1024 * 1024
-"""Bytes of keys and values, likewise."""
 
 
 class Poller:
@@ -238,9 +231,15 @@ class Poller:
                 raise
             return None
 
-    async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
-        """Return whole batches as columns; an empty one after ``timeout`` seconds."""
-        columns = Columns(self._expected)
+    async def poll_arrow(
+        self, timeout: float, names: tuple[str, ...], ends: dict[PartitionState, int] | None
+    ) -> pyarrow.RecordBatch:
+        """Return whole batches as columns; an empty one after ``timeout`` seconds.
+
+        Also where all partitions have reached their ``ends``, if each has one.
+        """
+        columns = Columns(self._expected, names, ends)
+        limited = ends is not None and all(state in ends for state in self._subscription)
         self._expected = (0, 0, 0)  # without memory for so much, the next poll shall succeed
         started = self._core.clock.now()
         if started >= self._turn_at:
@@ -253,6 +252,8 @@ class Poller:
                 except MemoryError:
                     if not columns.builder.num_rows:
                         raise  # else positions have moved
+                if ends is not None and self._end(ends) and limited:
+                    break
                 if self._buffer.blocked:
                     self._inflate_blocked()
                 if columns.builder.num_rows or not await self._wait(started + timeout):
@@ -272,6 +273,20 @@ class Poller:
         self._core.counters.add("consumer.records", rows)
         self._expected = columns.builder.expected
         return made
+
+    def _end(self, ends: dict[PartitionState, int]) -> bool:
+        """Pause the partitions that have reached their ends, and return whether all have.
+
+        What was fetched behind an end is fetched again where reading goes on.
+        """
+        for state, end in list(ends.items()):
+            if state.position is not None and state.position >= end and state.assigned:
+                self._buffer.return_to({state: state.position})
+                self._subscription.pause(state)
+            elif state.assigned:
+                continue
+            del ends[state]
+        return not ends
 
     def _fill(self, columns: Columns) -> None:
         """Add what is there, for about ``TURN`` seconds."""
@@ -440,57 +455,3 @@ def records_of(poller: Poller, *, converts: bool) -> RecordIterator:
     clock = work_clock(monotonic)
     real = isinstance(clock, BuiltinFunctionType)  # no other clock was put in its place
     return RecordIterator(poller, converts=converts, clock=clock, real=real, turn=TURN)
-
-
-class Columns:
-    """The records of one ``poll_arrow``.
-
-    Args:
-        expected: That of the previous builder, from the second one on.
-
-    Raises:
-        InvalidConfig: pyarrow is not installed.
-
-    Attributes:
-        begun: Offset of each partition's first record that was added.
-        builder: Has the columns, and what to expect of the next ones.
-    """
-
-    __slots__ = ("begun", "builder")
-
-    def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
-        try:
-            import pyarrow  # noqa: F401 - only whether it is there
-        except ImportError as error:
-            raise InvalidConfig(
-                "poll_arrow() needs the package pyarrow, which is not installed",
-                hint="pip install 'kclient[arrow]'",
-            ) from error
-        from kclient.record.columnar import ColumnBuilder
-
-        self.builder = ColumnBuilder(expected)
-        self.begun: dict[PartitionState, int] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """It holds enough for one record batch."""
-        builder = self.builder
-        return builder.num_rows >= ENOUGH_ROWS or builder.size_bytes >= ENOUGH_BYTES
-
-    def add(self, state: PartitionState, batch: Batch, start_offset: int) -> int | None:
-        """Add records of ``batch`` from ``start_offset`` on.
-
-        Returns the offset to continue at, None where there is no space for any.
-        """
-        topic, partition = state.topic_partition
-        builder = self.builder
-        added = builder.add(batch, topic, partition, start_offset=start_offset, limit=ROWS_PER_STEP)
-        if added:
-            self.begun.setdefault(state, start_offset)
-        if batch.exhausted:
-            return batch.next_offset
-        return builder.last_offset + 1 if added else None
-
-    def to_record_batch(self) -> pyarrow.RecordBatch:
-        """The records that were added, as one record batch."""
-        return self.builder.to_record_batch()

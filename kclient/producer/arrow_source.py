@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("value", "key", "headers", "partition", "timestamp")
 """Columns that can be sent."""
-IGNORED = ("topic", "offset")
+IGNORED = ("topic", "offset", "timestamp_type")
 """Columns of ``poll_arrow`` with the origin of a record."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _ANY_BYTES = (
@@ -168,7 +168,7 @@ def _unknown(name: str) -> InvalidArgument:
     near = nearest(name.lower(), COLUMNS)
     return InvalidArgument(
         f"send_arrow knows no column {name!r}: allowed are {', '.join(COLUMNS)} "
-        f"({' and '.join(IGNORED)}, which poll_arrow gives, are ignored)",
+        f"({', '.join(IGNORED)}, which poll_arrow gives, are ignored)",
         hint=f"did you mean {near!r}?" if near else "drop or rename it; what is sent is 'value'",
     )
 

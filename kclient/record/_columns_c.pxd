@@ -8,6 +8,7 @@ from kclient.record._record_c cimport (
     check_end, decode_headers, offset_of, parse_record, start_of, timestamp_of)
 
 cdef Py_ssize_t _INT32_MAX
+cdef int64_t _INT64_MAX
 cdef Py_ssize_t _EXPECTED_SHARE
 
 
@@ -34,6 +35,9 @@ cdef class BytesColumn:
 
 
 cdef class ColumnStore:
+    cdef bint _with_keys
+    cdef bint _with_values
+    cdef bint _with_headers
     cdef Py_ssize_t _expected_rows
     cdef readonly object offsets
     cdef readonly object timestamps
@@ -46,6 +50,7 @@ cdef class ColumnStore:
     cdef readonly Py_ssize_t value_nulls
     cdef Py_ssize_t _headers
     cdef readonly Py_ssize_t rows
+    cdef readonly bint stopped
 
     @cython.locals(wanted=Py_ssize_t, size=Py_ssize_t)
     cpdef int reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1
@@ -62,7 +67,8 @@ cdef class ColumnStore:
     @cython.locals(data_view="const unsigned char[::1]", data_cstr="const unsigned char*",
                    end=Py_ssize_t, offsets=cython.longlong[::1],
                    timestamps=cython.longlong[::1], header_ends=cython.int[::1], keys=BytesColumn,
-                   values=BytesColumn, key_nulls=Py_ssize_t, value_nulls=Py_ssize_t,
+                   values=BytesColumn, with_keys=bint, with_values=bint,
+                   key_nulls=Py_ssize_t, value_nulls=Py_ssize_t,
                    headers=Py_ssize_t, row=Py_ssize_t,
                    last=Py_ssize_t, fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t,
                    delta=int64_t, key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,
@@ -71,7 +77,7 @@ cdef class ColumnStore:
     cpdef tuple fill(
         self, object data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset,
         int64_t last_delta, int64_t base_timestamp, object append_timestamp,
-        int64_t start_offset, Py_ssize_t limit)
+        int64_t start_offset, Py_ssize_t limit, int64_t stop_offset=*)
 
 
 cdef Py_ssize_t space_for(Py_ssize_t wanted, Py_ssize_t space, Py_ssize_t expected) noexcept

@@ -21,28 +21,32 @@ if TYPE_CHECKING:
     from kclient.record.columns import BytesColumn, ColumnStore
     from kclient.record.record_batch import Batch
 
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""The columns that a record batch has where none are chosen, in their order."""
+CHOICES = (*COLUMNS[:4], "timestamp_type", *COLUMNS[4:])
+"""Those that can be chosen."""
 _INDEX = struct.Struct("i")
 
 
 @cache
-def _schema() -> pyarrow.Schema:
+def _schema(columns: tuple[str, ...]) -> pyarrow.Schema:
     import pyarrow
 
     name = pyarrow.field("name", pyarrow.string(), nullable=False)
     header = pyarrow.struct([name, pyarrow.field("value", pyarrow.binary())])
     headers = pyarrow.list_(pyarrow.field("item", header, nullable=False))
+    types = {
+        "topic": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+        "partition": pyarrow.int32(),
+        "offset": pyarrow.int64(),
+        "timestamp": pyarrow.timestamp("ms", "UTC"),
+        "timestamp_type": pyarrow.int32(),
+        "key": pyarrow.binary(),
+        "value": pyarrow.binary(),
+        "headers": headers,
+    }
     return pyarrow.schema(
-        [
-            pyarrow.field(
-                "topic", pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), nullable=False
-            ),
-            pyarrow.field("partition", pyarrow.int32(), nullable=False),
-            pyarrow.field("offset", pyarrow.int64(), nullable=False),
-            pyarrow.field("timestamp", pyarrow.timestamp("ms", "UTC"), nullable=False),
-            pyarrow.field("key", pyarrow.binary()),
-            pyarrow.field("value", pyarrow.binary()),
-            pyarrow.field("headers", headers, nullable=False),
-        ]
+        [pyarrow.field(name, types[name], nullable=name in ("key", "value")) for name in columns]
     )
 
 
@@ -52,17 +56,28 @@ class ColumnBuilder:
     Args:
         expected: The ``expected`` of another builder: columns that are allocated in the size of
             earlier ones need not grow, which costs a copy and new memory each time.
+        columns: Out of ``CHOICES``; keys, values and headers that aren't among them are not stored.
+
+    Attributes:
+        stopped: The latest ``add`` has come to its ``stop_offset``.
     """
 
-    def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
+    def __init__(
+        self,
+        expected: tuple[int, int, int] = (0, 0, 0),
+        columns: tuple[str, ...] = COLUMNS,
+    ) -> None:
+        self.columns = columns
+        self.stopped = False
         self.expected = expected
         """Rows, bytes of keys and bytes of values that the next record batch allocates for."""
         self._empty()
 
     def _empty(self) -> None:
-        self._store: ColumnStore = codec.ColumnStore(*self.expected)
+        wanted = [name in self.columns for name in ("key", "value", "headers")]
+        self._store: ColumnStore = codec.ColumnStore(*self.expected, *wanted)
         self._topics: dict[str, int] = {}
-        self._runs: list[tuple[int, int, int]] = []
+        self._runs: list[tuple[int, int, int, int]] = []
 
     @property
     def num_rows(self) -> int:
@@ -71,7 +86,7 @@ class ColumnBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of keys and values added so far."""
+        """Bytes of keys and values stored so far."""
         return self._store.size_bytes
 
     @property
@@ -87,6 +102,7 @@ class ColumnBuilder:
         *,
         start_offset: int = 0,
         limit: int | None = None,
+        stop_offset: int | None = None,
     ) -> int:
         """Add the next records of ``batch``, which keeps its position as in ``Batch.records``.
 
@@ -96,10 +112,12 @@ class ColumnBuilder:
             partition: Partition index.
             start_offset: Records before it are skipped.
             limit: How many to add at most; None for all that are left.
+            stop_offset: Records there and behind aren't added, and ``stopped`` is True where there
+                are any. A batch of before v2 loses them.
 
         Returns:
-            How many were added. 0 with a batch that is not exhausted means that the columns are
-            full (2 GiB of keys and values): call ``to_record_batch`` first.
+            How many were added. 0 with a batch that is neither exhausted nor stopped means that the
+            columns are full (2 GiB of keys and values): call ``to_record_batch`` first.
 
         Raises:
             CorruptRecord: The payload is malformed; nothing was added by this call.
@@ -108,57 +126,54 @@ class ColumnBuilder:
         before = self._store.rows
         try:
             if isinstance(batch, LegacyBatch):
-                self._add_messages(batch, topic, partition, start_offset, limit)
+                self._add_messages(batch, topic, partition, start_offset, limit, stop_offset)
             else:
-                batch.fill(self._store, start_offset=start_offset, limit=limit)
+                batch.fill(
+                    self._store, start_offset=start_offset, limit=limit, stop_offset=stop_offset
+                )
+                self.stopped = self._store.stopped
         finally:
             added = self._store.rows - before
             if added:
                 index = self._topics.setdefault(topic, len(self._topics))
-                self._runs.append((index, partition, added))
+                self._runs.append((index, partition, int(batch.timestamp_type), added))
         return added
 
     def _add_messages(
-        self, batch: LegacyBatch, topic: str, partition: int, start_offset: int, limit: int | None
+        self,
+        batch: LegacyBatch,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        limit: int | None,
+        stop_offset: int | None,
     ) -> None:
         store = self._store
+        self.stopped = False
         batch.inflate()
         # Records are decoded only once, so there must be space for all of them.
         store.reserve(batch.record_count, max(batch.held_bytes, batch.size_bytes))
         for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
+            if stop_offset is not None and record.offset >= stop_offset:
+                self.stopped = True
+                break
             store.append(record.offset, record.timestamp, record.key, record.value, ())
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
         """Return the records added so far as one record batch; the builder is empty afterwards.
 
         Columns: topic (dictionary of utf8), partition (int32), offset (int64), timestamp (ms, UTC;
-        -1 where a record has none), key and value (binary, nullable), headers (list of struct of
-        name utf8 and value binary).
+        -1 where a record has none), timestamp_type (int32: 0 set by the producer, 1 by the broker),
+        key and value (binary, nullable), headers (list of struct of name utf8 and value binary).
         """
         import pyarrow
 
         store = self._store
-        rows = store.rows
-        if len(self._topics) > 1:
-            topics = b"".join([_INDEX.pack(topic) * count for topic, _, count in self._runs])
-        else:
-            topics = bytes(_INDEX.size * rows)  # the first topic's index is 0
-        partitions = b"".join([_INDEX.pack(number) * count for _, number, count in self._runs])
         store.trim()
-        topic, partition, offset, timestamp, key, value, headers = _schema().types
-        columns = [
-            pyarrow.DictionaryArray.from_arrays(
-                _array(topic.index_type, rows, topics),
-                _packed(topic.value_type, [name.encode() for name in self._topics]),
-            ),
-            _array(partition, rows, partitions),
-            _array(offset, rows, store.offsets),
-            _array(timestamp, rows, store.timestamps),
-            _stored(key, store.keys, rows, store.key_nulls),
-            _stored(value, store.values, rows, store.value_nulls),
-            _headers(headers, store),
-        ]
-        made = pyarrow.RecordBatch.from_arrays(columns, schema=_schema())
+        schema = _schema(self.columns)
+        made = pyarrow.RecordBatch.from_arrays(
+            [self._column(field.name, field.type) for field in schema], schema=schema
+        )
         rows_before, keys_before, values_before = self.expected
         rows_now, keys_now, values_now = store.asked
         self.expected = (
@@ -168,6 +183,36 @@ class ColumnBuilder:
         )
         self._empty()
         return made
+
+    def _column(self, name: str, kind: pyarrow.DataType) -> pyarrow.Array:
+        import pyarrow
+
+        store = self._store
+        rows = store.rows
+        match name:
+            case "topic":
+                indices = self._runs_of(0) if len(self._topics) > 1 else bytes(_INDEX.size * rows)
+                return pyarrow.DictionaryArray.from_arrays(
+                    _array(kind.index_type, rows, indices),
+                    _packed(kind.value_type, [topic.encode() for topic in self._topics]),
+                )
+            case "partition":
+                return _array(kind, rows, self._runs_of(1))
+            case "timestamp_type":
+                return _array(kind, rows, self._runs_of(2))
+            case "offset":
+                return _array(kind, rows, store.offsets)
+            case "timestamp":
+                return _array(kind, rows, store.timestamps)
+            case "key":
+                return _stored(kind, store.keys, rows, store.key_nulls)
+            case "value":
+                return _stored(kind, store.values, rows, store.value_nulls)
+        return _headers(kind, store)
+
+    def _runs_of(self, index: int) -> bytes:
+        """Return a column of int32 that is the same for all records of an ``add``."""
+        return b"".join([_INDEX.pack(run[index]) * run[3] for run in self._runs])
 
 
 def _remembered(size: int) -> int:

@@ -37,6 +37,7 @@ if not cython.compiled:
     )
 
 _INT32_MAX = 0x7FFFFFFF
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 _EXPECTED_SHARE = 64
 """The expected size is allocated once this fraction of it (1/64) is needed."""
 
@@ -126,6 +127,8 @@ class ColumnStore:
         rows: Rows to allocate for when the first row is added.
         key_bytes: Bytes of keys to allocate likewise.
         value_bytes: Bytes of values. All three come from earlier stores, never from batch headers.
+        with_keys: Whether keys are stored, else they are null; likewise ``with_values`` and
+            ``with_headers``. Headers that aren't stored aren't decoded either.
 
     Attributes:
         rows: Number of rows.
@@ -136,9 +139,21 @@ class ColumnStore:
         key_nulls: Number of null keys.
         value_nulls: Number of null values.
         header_ends: An array of int32: 0, then the number of headers up to the end of each row.
+        stopped: The latest ``fill`` has come to its ``stop_offset``.
     """
 
-    def __init__(self, rows: int = 0, key_bytes: int = 0, value_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        rows: int = 0,
+        key_bytes: int = 0,
+        value_bytes: int = 0,
+        with_keys: bool = True,
+        with_values: bool = True,
+        with_headers: bool = True,
+    ) -> None:
+        self._with_keys = with_keys
+        self._with_values = with_values
+        self._with_headers = with_headers
         self._expected_rows = rows
         self.offsets = array("q")
         self.timestamps = array("q")
@@ -151,10 +166,11 @@ class ColumnStore:
         self.value_nulls = 0
         self._headers = 0
         self.rows = 0
+        self.stopped = False
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of keys and values."""
+        """Bytes of the keys and values that are stored."""
         return int(self.keys.ends[self.rows] + self.values.ends[self.rows])
 
     @property
@@ -188,8 +204,8 @@ class ColumnStore:
             resize_items(self.header_ends, size + 1)
             # Last, as its length shows that all are allocated; the others may raise MemoryError.
             resize_items(self.offsets, size)
-        self.keys.reserve(self.rows, more, size_bytes)
-        self.values.reserve(self.rows, more, size_bytes)
+        self.keys.reserve(self.rows, more, size_bytes if self._with_keys else 0)
+        self.values.reserve(self.rows, more, size_bytes if self._with_values else 0)
         # Remove headers that a corrupt batch may have left.
         del self._header_names[self._headers :]
         del self._header_values[self._headers :]
@@ -214,8 +230,8 @@ class ColumnStore:
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> bool:
         """Add one row from values; return False if the columns are full."""
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
+        key_size = -1 if key is None or not self._with_keys else len(key)
+        value_size = -1 if value is None or not self._with_values else len(value)
         size = max(key_size, 0) + max(value_size, 0)
         if size > _INT32_MAX - self.size_bytes:
             return False
@@ -241,11 +257,12 @@ class ColumnStore:
         append_timestamp: int | None,
         start_offset: int,
         limit: int,
+        stop_offset: int = _INT64_MAX,
     ) -> tuple[int, int]:
         """Add up to ``limit`` records of a v2 payload; arguments as in ``decode_records``.
 
-        Nothing is added if it raises, or if the rest of the payload might exceed Arrow's 32-bit
-        offsets.
+        It stops in front of the first one at ``stop_offset`` or behind. Nothing is added if it
+        raises, or if the rest of the payload might exceed Arrow's 32-bit offsets.
 
         Returns:
             The new ``pos`` and the new ``left``.
@@ -256,6 +273,7 @@ class ColumnStore:
         data_view: Any = data
         data_cstr: Any = start_of(data_view)
         end = len(data)
+        self.stopped = False
         if end - pos > _INT32_MAX - self.size_bytes:
             return pos, left
         self.reserve(min(left, limit), end - pos)
@@ -264,8 +282,8 @@ class ColumnStore:
         header_ends = self.header_ends
         keys = self.keys
         values = self.values
-        key_nulls = 0
-        value_nulls = 0
+        with_keys, with_values = self._with_keys, self._with_values
+        key_nulls = value_nulls = 0
         headers = self._headers
         row = self.rows
         last = row + min(left, limit)
@@ -277,12 +295,17 @@ class ColumnStore:
             )
             offset = offset_of(base_offset, delta, last_delta, pos)
             timestamp = timestamp_of(base_timestamp, time_delta, pos)
+            if offset >= stop_offset:
+                self.stopped = True
+                break
             if offset >= start_offset:
                 offsets[row] = offset
                 timestamps[row] = fixed_timestamp if fixed_time else timestamp
-                key_nulls += keys.put(row, data_cstr, key_pos, key_size)
-                value_nulls += values.put(row, data_cstr, value_pos, value_size)
-                if headers_pos + 1 != stop:
+                key_nulls += keys.put(row, data_cstr, key_pos, key_size if with_keys else -1)
+                value_nulls += values.put(
+                    row, data_cstr, value_pos, value_size if with_values else -1
+                )
+                if headers_pos + 1 != stop and self._with_headers:
                     headers = self._add_headers(decode_headers(data_cstr[headers_pos:stop]))
                 row += 1
                 header_ends[row] = headers

@@ -281,13 +281,21 @@ class Batch:
         self._drop_when_done()
         return records
 
-    def fill(self, store: ColumnStore, *, start_offset: int = 0, limit: int | None = None) -> None:
+    def fill(
+        self,
+        store: ColumnStore,
+        *,
+        start_offset: int = 0,
+        limit: int | None = None,
+        stop_offset: int | None = None,
+    ) -> None:
         """Like ``records``, but put the next records into columns.
 
         Args:
             store: Receives the records, or none if they might exceed its offsets.
             start_offset: Records before it are skipped.
             limit: How many at most; None for all that are left.
+            stop_offset: It stops in front of the first record there or behind.
 
         Raises:
             CorruptRecord: The payload is malformed; the store is unchanged.
@@ -306,6 +314,7 @@ class Batch:
                 self._append_timestamp(),
                 start_offset,
                 self._left if limit is None else limit,
+                _INT64_MAX if stop_offset is None else stop_offset,
             )
         except CorruptRecord as error:
             raise self._located(error) from error

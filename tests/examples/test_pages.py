@@ -7,7 +7,6 @@ import asyncio
 import datetime
 import functools
 import inspect
-import operator
 import re
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ async def execute(code: str, cluster: Cluster, **names: Any) -> dict[str, Any]:
     code = code.replace('"localhost:9092"', "bootstrap")
     compiled = compile(code, "<docs>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names |= {"asyncio": asyncio, "datetime": datetime, "kclient": kclient, "pyarrow": pyarrow}
-    names |= {"functools": functools, "operator": operator}
     names["bootstrap"] = cluster.bootstrap
     result = eval(compiled, names)
     if inspect.iscoroutine(result):
@@ -59,7 +57,7 @@ async def filled(cluster: Cluster, topic: str, count: int) -> None:
     [
         ("consumers.md", "orders", "consumer.seek(partition, since)", True),
         ("consumers.md", "orders", 'group="report"', False),
-        ("arrow.md", "flights", "functools.reduce", True),
+        ("arrow.md", "flights", "consumer.seek(partition, since)", True),
     ],
 )
 def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exactly: bool) -> None:

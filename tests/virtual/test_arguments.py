@@ -71,6 +71,7 @@ def _hashable(key: Any) -> bool:
 BAD: dict[str, list[Any]] = {
     "assignments": [5, "t", [], {"u": [[1]]}, {"t": 5}, {"t": [[-1]]}, {"t": [[2**31]]},
                     {"t": [["1"]]}, {"t": [[]]}, {"t": [None]}, {5: [[1]]}],
+    "columns": [5, "key", [], ["keys"], ["key", "key"], [5], [[]], *_ODD],
     "commit": _NO_FLAG,
     "concurrency": [None, 0, -1, *_NO_INT],
     "dead_letter_topic": [one for one in _NO_NAME if one is not None],
@@ -105,6 +106,8 @@ BAD: dict[str, list[Any]] = {
     "topic": _NO_NAME,
     "topics": [*_NO_TOPICS, *([bad] for bad in _NO_ID)],
     "totals": [*_NO_MAPPING, *keyed(_NO_NAME, 1), *of("t", _NO_TOTAL)],
+    "until": [*(bad for bad in _NO_MAPPING if bad is not None), *keyed(_NO_PARTITION, 0),
+              *of(P, _NO_OFFSET)],
     "validate_only": _NO_FLAG,
     "value": [5, "v", [], object()],
     "what": [5, "t", [], object(), *keyed(_NO_PARTITION, 0), *of(P, _NO_OFFSET)],

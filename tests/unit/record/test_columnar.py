@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from kclient.errors import CorruptRecord
 from kclient.record import Compression, read_batches
-from kclient.record.columnar import ColumnBuilder
+from kclient.record.columnar import CHOICES, COLUMNS, ColumnBuilder
 from kclient.record.implementation import Implementation
 
 NOW = 1357016400000
@@ -73,6 +74,43 @@ def test_columns_equal_records(build: Implementation, codec: Compression) -> Non
 def test_a_start_and_a_limit(build: Implementation, options: dict[str, int]) -> None:
     data = batch_bytes(build, 20)
     assert as_rows(columns_of(data, **options)) == record_rows(data, **options)
+
+
+@pytest.mark.parametrize("stop", range(-1, 22, 3))
+def test_a_stop_leaves_what_is_behind_it_for_later(build: Implementation, stop: int) -> None:
+    (batch,) = read_batches(batch_bytes(build, 20))
+    builder = ColumnBuilder()
+    below = max(0, min(stop, 20))
+    assert builder.add(batch, "flights", 3, stop_offset=stop) == below
+    assert (builder.stopped, batch.exhausted) == (below < 20, below == 20)
+    assert builder.add(batch, "flights", 3) == 20 - below
+    assert not builder.stopped
+    assert as_rows(builder.to_record_batch()) == record_rows(batch_bytes(build, 20))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_columns_that_are_not_chosen_are_not_stored(build: Implementation, size: int) -> None:
+    data = batch_bytes(build, 50)
+    whole = columns_of(data)
+    for chosen in itertools.permutations(CHOICES, size) if size < 3 else [COLUMNS[::-1]]:
+        builder = ColumnBuilder(columns=chosen)
+        for batch in read_batches(data):
+            builder.add(batch, "flights", 3, limit=30)
+            builder.add(batch, "flights", 3)
+        stored = builder.size_bytes
+        table = builder.to_record_batch()
+        table.validate(full=True)
+        assert tuple(table.schema.names) == chosen
+        for name in chosen:
+            same = [0] * 50 if name == "timestamp_type" else whole.column(name).to_pylist()
+            assert table.column(name).to_pylist() == same
+        sizes = [
+            len(one or b"")
+            for name in ("key", "value")
+            if name in chosen
+            for one in whole.column(name).to_pylist()
+        ]
+        assert stored == sum(sizes)
 
 
 def test_the_offset_that_was_added_last(build: Implementation) -> None:

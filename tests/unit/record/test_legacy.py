@@ -102,6 +102,17 @@ def test_space_for_messages_in_columns_is_reserved_before_they_are_decoded(
     assert (builder.last_offset, builder.size_bytes) == (3, 44)
 
 
+@pytest.mark.parametrize("appended", [False, True])
+def test_columns_end_in_front_of_a_stop(build: Implementation, appended: bool) -> None:
+    inner = b"".join(message(number, b"v") for number in range(4))
+    (batch,) = read_batches(wrapper(3, inner, attributes=1 | (LOG_APPEND if appended else 0)))
+    builder = ColumnBuilder(columns=("offset", "timestamp_type"))
+    assert builder.add(batch, "t", 0, start_offset=1, stop_offset=3) == 2
+    assert builder.stopped
+    made = builder.to_record_batch().to_pydict()
+    assert made == {"offset": [1, 2], "timestamp_type": [int(appended)] * 2}
+
+
 def test_relative_offsets_of_a_compacted_wrapper(build: Implementation) -> None:
     inner = message(1, b"a") + message(5, b"b")
     (batch,) = read_batches(wrapper(105, inner))
