@@ -14,7 +14,7 @@ import asyncio
 import enum
 import functools
 import gc
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +191,7 @@ def _module_of(callback: Any) -> str:
 
 def enumerate_points(make: Callable[[], Scene]) -> tuple[int, list[str]]:
     """Cancel at every suspension, at every moment; how many points there were, what is wrong."""
-    whole = cancel_at(make, 0, Moment.AT_ONCE)
-    trouble = [f"uncancelled: {what}" for what in whole.trouble]
-    points = _points(whole.waits)
+    points, trouble = points_of(make)
     for suspension, moment in points:
         outcome = cancel_at(make, suspension, moment)
         where = f"suspension {suspension}, {moment.name}"
@@ -203,11 +201,13 @@ def enumerate_points(make: Callable[[], Scene]) -> tuple[int, list[str]]:
     return len(points), trouble
 
 
-def _points(waits: Sequence[float]) -> list[tuple[int, Moment]]:
-    """The suspensions and moments at which a call can be cancelled that waits so long at each."""
-    return [
+def points_of(make: Callable[[], Scene]) -> tuple[list[tuple[int, Moment]], list[str]]:
+    """The suspensions and moments at which a call can be cancelled, and what is wrong without."""
+    whole = cancel_at(make, 0, Moment.AT_ONCE)
+    points = [
         (suspension, moment)
         for moment in Moment
-        for suspension, seconds in enumerate(waits, 1)
+        for suspension, seconds in enumerate(whole.waits, 1)
         if moment is Moment.AT_ONCE or seconds > _INTO.get(moment, 0.0)
     ]
+    return points, [f"uncancelled: {what}" for what in whole.trouble]
