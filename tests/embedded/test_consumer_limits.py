@@ -250,9 +250,9 @@ async def test_columns_that_no_memory_could_be_had_for_are_not_expected_again(
     expectations: list[tuple[int, int, int]] = []
 
     class Watched(poller.Columns):
-        def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
+        def __init__(self, expected: tuple[int, int, int], *chosen: Any) -> None:
             expectations.append(expected)
-            super().__init__(expected)
+            super().__init__(expected, *chosen)
 
         def to_record_batch(self) -> Any:
             if len(expectations) == 2:
