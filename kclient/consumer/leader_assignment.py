@@ -87,7 +87,7 @@ class LeaderAssignment:
             return failure
         self._only = None
         if len(members) == 1:
-            share = shares.get(members[0].member_id)  # whom an assignor leaves out gets nothing
+            share = shares.get(members[0].member_id)  # None: left out, it gets nothing
             self._only = frozenset(decode_assignment(share) if share is not None else ())
         return shares
 

@@ -38,6 +38,17 @@ async def producer_of(cluster: Cluster, **settings: Any) -> AsyncIterator[Any]:
         yield producer
 
 
+def member_of(cluster: Cluster) -> kclient.Consumer[Any, Any]:
+    """A consumer whose offsets transactions commit."""
+    return kclient.Consumer(
+        cluster.bootstrap,
+        "t",
+        group="g",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+
+
 async def committed(cluster: Cluster, topic: str = "t") -> list[bytes]:
     reading: dict[str, Any] = {
         "isolation_level": "read_committed",
@@ -138,13 +149,7 @@ def test_process_goes_on_after_a_cancellation_while_offsets_are_added() -> None:
         async with kclient.Producer(cluster.bootstrap) as writer:
             await writer.send("t", b"one")
         cluster.faults.delay("AddOffsetsToTxn", 0.5, after=True)
-        async with kclient.Consumer(
-            cluster.bootstrap,
-            "t",
-            group="g",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        ) as consumer:
+        async with member_of(cluster) as consumer:
             for until in ("AddOffsetsToTxn", "EndTxn"):
                 work = kclient.process(consumer, producer, lambda record, txn: None)
                 task = asyncio.create_task(work)
@@ -274,13 +279,7 @@ def test_process_ends_when_its_producer_can_not_go_on(code: ErrorCode) -> None:
         async with kclient.Producer(cluster.bootstrap) as writer:
             await writer.send("t", b"one")
         cluster.faults.error("EndTxn", code)
-        async with kclient.Consumer(
-            cluster.bootstrap,
-            "t",
-            group="g",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        ) as consumer:
+        async with member_of(cluster) as consumer:
             with pytest.raises(kclient.BrokerError) as raised:
                 await kclient.process(consumer, producer, lambda record, txn: None)
             assert (raised.value.code, raised.value.fatal) == (code, True)
@@ -305,13 +304,7 @@ def test_process_ends_where_a_call_of_its_handler_takes_longer_than_a_transactio
             await asyncio.sleep(30)
             await txn.send("t", b"late")
 
-        async with kclient.Consumer(
-            cluster.bootstrap,
-            "t",
-            group="g",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        ) as consumer:
+        async with member_of(cluster) as consumer:
             with pytest.raises(kclient.KafkaError, match="longer than transaction_timeout"):
                 await kclient.process(consumer, producer, handle)
         assert handled == [b"one"]
