@@ -12,10 +12,6 @@ from __future__ import annotations
 _NOT_YET = "not in this release"
 _LIST_TOPICS = "`await admin.list_topics()` of an Admin"
 _COMMITTED = "use `await consumer.committed([partition])` of a Consumer(..., group=...)"
-_COMMIT = (
-    "use `consumer.assign([partition])`, `await consumer.commit({partition: 0})` of a "
-    "Consumer(..., group=..., enable_auto_commit=False), while the group has no members"
-)
 _CONFIGS = f"{_NOT_YET}; those of a new topic are NewTopic(..., configs={{...}})"
 _VERSIONS = "not needed: versions are negotiated with each broker"
 
@@ -78,7 +74,8 @@ TABLE: dict[str, dict[str, str]] = {
             _CONFIGS,
         ),
         **dict.fromkeys(
-            ("alter_consumer_group_offsets", "alter_group_offsets", "reset_group_offsets"), _COMMIT
+            ("alter_group_offsets", "reset_group_offsets"),
+            "use `await admin.alter_consumer_group_offsets(group, {partition: 42})`",
         ),
         **dict.fromkeys(("api_versions", "get_broker_version_data"), _VERSIONS),
         "cluster_id": "use `(await admin.describe_cluster()).cluster_id`",

@@ -21,6 +21,7 @@ from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, KafkaError, a_or_an
 from kclient.types import (
     IsolationLevel,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
     PreparedTransaction,
     TopicPartition,
@@ -435,6 +436,65 @@ class Admin(AsyncOnly):
         arguments.check_isolation(isolation)
         arguments.check_flag("return_errors", return_errors)
         outcomes = await list_offsets(self._core, chosen, isolation, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[TopicPartition, None]: ...
+    @overload
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[TopicPartition, KafkaError | None]: ...
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Set committed offsets of a group that has no members, or that nobody ever joined.
+
+        Args:
+            group: Its name; one that doesn't exist comes into being.
+            offsets: By partition the next one to read. Those of other partitions stay.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            None for each partition that was set.
+
+        Raises:
+            UnknownMemberId: The group has members: they commit by themselves.
+            UnknownTopicOrPartition: There is no such partition. It counts as retriable, as the
+                coordinator may not have heard of it yet: it comes after ``timeout``.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: This client may not do that.
+
+        Cancellation: the offsets may be set all the same.
+
+        Example::
+
+            await admin.alter_consumer_group_offsets("audit", {TopicPartition("flights", 0): 42})
+        """
+        from kclient.admin.group_offsets import alter_consumer_group_offsets
+
+        self._core.check_usable()
+        chosen = arguments.group_offsets(group, offsets)
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await alter_consumer_group_offsets(
+            self._core, group, chosen, self._time(timeout)
+        )
         return outcomes if return_errors else values_or_raise(outcomes)
 
     # Transactions

@@ -8,7 +8,15 @@ from typing import TypeVar
 
 from kclient.admin.topics import MAX_PARTITIONS, NewTopic, TopicRef, check_assignments
 from kclient.errors import InvalidArgument
-from kclient.types import IsolationLevel, OffsetSpec, TopicPartition, check_topic_name
+from kclient.types import (
+    IsolationLevel,
+    OffsetAndMetadata,
+    OffsetSpec,
+    TopicPartition,
+    check_topic_name,
+    checked_commit,
+    checked_partition,
+)
 
 TOPIC_ID_BYTES = 16
 MAX_PARTITION = 2**31 - 1
@@ -101,6 +109,17 @@ def offset_specs(
     if not isinstance(specs, Mapping):
         raise InvalidArgument("specs must be a mapping of TopicPartition to OffsetSpec or time")
     return {_partition(key): _when(key, when) for key, when in specs.items()}
+
+
+def group_offsets(
+    group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Check the arguments of ``alter_consumer_group_offsets``."""
+    if not isinstance(group, str) or not group:
+        raise InvalidArgument(f"group={group!r}: allowed is a str that is not empty")
+    if not isinstance(offsets, Mapping):
+        raise InvalidArgument("offsets must be a mapping of TopicPartition to offset")
+    return {checked_partition(key): checked_commit(value) for key, value in offsets.items()}
 
 
 def _partition(key: object) -> TopicPartition:

@@ -534,6 +534,10 @@ async def list_offsets(scene: AdminScene) -> None:
     )
 
 
+async def alter_consumer_group_offsets(scene: AdminScene) -> None:
+    await scene.client.alter_consumer_group_offsets("g", {TopicPartition(TOPIC, 0): 0})
+
+
 async def end_transaction(scene: AdminScene) -> None:
     prepared = kclient.PreparedTransaction("nobody", 7, 0, 2)
     with pytest.raises(kclient.BrokerError) as refused:
@@ -594,6 +598,7 @@ CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ..
             list_topics,
             describe_cluster,
             list_offsets,
+            alter_consumer_group_offsets,
             end_transaction,
         ),
     ),
