@@ -204,7 +204,14 @@ class TestTelling:
         async with ScriptedBroker() as good, ScriptedBroker(script) as slow:
             async with ScriptedBroker() as gone:
                 address = gone.address
-            client = await bench.client(good, slow, address, max_in_flight=1)
+            client = await bench.client(
+                good,
+                slow,
+                address,
+                max_in_flight=1,
+                reconnect_backoff=5.0,
+                reconnect_backoff_max=5.0,
+            )
             await connected(client, -1)
             futures = [client.send(-2, MetadataRequest(), lane=Lane.PRODUCE) for _ in "ab"]
             await slow.until(lambda: script.held)
