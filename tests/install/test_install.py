@@ -157,7 +157,10 @@ def test_a_pure_wheel_can_be_asked_for(source: Path, tmp_path: Path) -> None:
 def test_a_wheel_holds_the_package_and_nothing_else(source: Path, tmp_path: Path) -> None:
     wheel, _ = install(source, tmp_path, KCLIENT_PURE="1")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kclient"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
+        "kclient",
+        "pyspark_kclient",
+    }
     assert "kclient/py.typed" in names
     assert not [name for name in names if name.endswith((".c", ".so", ".html"))]
 

@@ -1,0 +1,141 @@
+"""The columns of the source, and how a batch of ``poll_arrow`` becomes one of Spark's.
+
+Keys, values and offsets are passed on as they are, without a copy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+import pyarrow.compute
+
+from kclient.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Spark's names and types, in the order of the connector."""
+DATA = "data"
+"""The column that values are decoded into, a struct."""
+ERROR = "error"
+"""Why that was not possible; null where it was."""
+_OURS = {"timestampType": "timestamp_type"}
+ROWS = 20_000
+"""Rows of a batch for Spark, which works on one while the next one is written."""
+
+
+def ddl(*, headers: bool, data: str | None) -> str:
+    """The schema, as Spark reads it.
+
+    Args:
+        headers: Have the column ``headers``.
+        data: DDL of the columns in ``data``, if values are decoded.
+    """
+    columns = [f"{name} {kind}" for name, kind in TYPES.items() if headers or name != "headers"]
+    if data is not None:
+        columns += [f"{DATA} struct<{data}>", f"{ERROR} string"]
+    return ", ".join(columns)
+
+
+def check_schema(schema: StructType, *, decodes: bool) -> None:
+    """Check the schema that the user gave, of which only the columns are built.
+
+    Raises:
+        InvalidConfig: A column is unknown, or of another type.
+    """
+    for column in schema.fields:
+        kind = column.dataType.simpleString()
+        if column.name in (DATA, ERROR) and decodes:
+            continue
+        if column.name not in TYPES:
+            raise InvalidConfig(
+                f"the schema has a column {column.name}: allowed are {', '.join(TYPES)}",
+                hint="option valueSchema decodes JSON values into the columns data and error",
+            )
+        if kind != TYPES[column.name]:
+            raise InvalidConfig(
+                f"the schema has {column.name} as {kind}: it is {TYPES[column.name]}",
+                hint="cast it in a select",
+            )
+
+
+def arrow_schema(schema: StructType) -> pyarrow.Schema:
+    """What Spark expects of a batch with these columns, exactly."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # before pyspark 4.1
+
+
+def polled(names: Sequence[str]) -> list[str]:
+    """The columns of ``poll_arrow`` that these are made of."""
+    wanted = [_OURS.get(name, name) for name in names if name not in (DATA, ERROR)]
+    if len(wanted) < len(names) and "value" not in wanted:
+        wanted.append("value")
+    return wanted or ["offset"]
+
+
+class Converter:
+    """Makes Spark's batches.
+
+    Args:
+        schema: Arrow's schema of what Spark expects.
+        decode: Makes the columns ``data`` and ``error`` of topic, values and the type of ``data``;
+            None where there are none.
+    """
+
+    def __init__(self, schema: pyarrow.Schema, decode: Any = None) -> None:
+        self._schema = schema
+        self._decode = decode
+
+    def convert(self, batch: pyarrow.RecordBatch, topic: str) -> pyarrow.RecordBatch:
+        """Convert a batch, whose records are of one topic."""
+        decoded: dict[str, pyarrow.Array] = {}
+        if self._decode is not None:
+            kind = next((field.type for field in self._schema if field.name == DATA), None)
+            decoded[DATA], decoded[ERROR] = self._decode(topic, batch.column("value"), kind)
+        arrays = [
+            decoded[field.name] if field.name in decoded else _column(field, batch, topic)
+            for field in self._schema
+        ]
+        if not arrays:
+            return pyarrow.RecordBatch.from_struct_array(
+                pyarrow.array([{}] * batch.num_rows, pyarrow.struct([]))
+            )
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _column(field: pyarrow.Field, batch: pyarrow.RecordBatch, topic: str) -> pyarrow.Array:
+    name = field.name
+    if name == "topic":
+        return pyarrow.repeat(pyarrow.scalar(topic, field.type), batch.num_rows)
+    column = batch.column(_OURS.get(name, name))
+    if name == "timestamp":
+        return column.cast(field.type)
+    if name == "headers":
+        return _headers(field.type, column)
+    return column
+
+
+def _headers(kind: pyarrow.ListType, column: pyarrow.ListArray) -> pyarrow.Array:
+    """Rename the fields; a record without headers has null, as with the connector."""
+    pairs = column.values
+    renamed = pyarrow.StructArray.from_arrays(
+        [pairs.field(0), pairs.field(1)], fields=list(kind.value_type)
+    )
+    empty = pyarrow.compute.equal(pyarrow.compute.list_value_length(column), 0)
+    return pyarrow.ListArray.from_arrays(column.offsets, renamed, type=kind, mask=empty)

@@ -1,0 +1,74 @@
+"""Values into the columns ``data`` and ``error``: JSON, or a Python function of the user's.
+
+A value that can't be decoded has no ``data`` and the reason as ``error``; it stops nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow
+
+Decoder = Callable[[str, bytes], Mapping[str, Any] | None]
+"""Makes the fields of ``data`` of topic and value."""
+
+
+def decode_json(topic: str, value: bytes) -> Mapping[str, Any]:
+    """An object of JSON.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = json.loads(value)
+    if not isinstance(found, dict):
+        raise ValueError(f"JSON, but no object: {value[:60]!r}")
+    return found
+
+
+class ValueDecoder:
+    """Decodes a column of values.
+
+    Args:
+        decode: For one value.
+    """
+
+    def __init__(self, decode: Decoder) -> None:
+        self._decode = decode
+
+    def __call__(
+        self, topic: str, values: pyarrow.Array, kind: pyarrow.DataType | None
+    ) -> tuple[pyarrow.Array, pyarrow.Array]:
+        """The columns ``data``, of type ``kind``, and ``error``. Null values have neither."""
+        kind = kind or pyarrow.struct([])
+        names = [field.name for field in kind]
+        rows: list[dict[str, Any] | None] = []
+        errors: list[str | None] = []
+        for value in values.to_pylist():
+            row, error = None, None
+            if value is not None:
+                try:
+                    fields = self._decode(topic, value)
+                    row = None if fields is None else {name: fields.get(name) for name in names}
+                except Exception as failure:
+                    error = f"{type(failure).__name__}: {failure}"
+            rows.append(row)
+            errors.append(error)
+        return _typed(rows, errors, kind), pyarrow.array(errors, pyarrow.string())
+
+
+def _typed(
+    rows: list[dict[str, Any] | None], errors: list[str | None], kind: pyarrow.DataType
+) -> pyarrow.Array:
+    """The rows as an array; where one doesn't fit, each by itself."""
+    try:
+        return pyarrow.array(rows, kind)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    for number, row in enumerate(rows):
+        try:
+            pyarrow.array([row], kind)
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as failure:
+            rows[number], errors[number] = None, f"{type(failure).__name__}: {failure}"
+    return pyarrow.array(rows, kind)

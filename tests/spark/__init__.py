@@ -1,0 +1,1 @@
+"""The source for PySpark: against the embedded cluster, Apache Kafka, and Spark's own connector."""

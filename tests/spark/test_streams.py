@@ -1,0 +1,159 @@
+"""Topics as streams."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from kclient import TopicPartition
+from kclient.spark import OffsetListener
+
+
+def numbered(count: int, start: int = 0, partitions: int = 1) -> list[tuple[int, bytes]]:
+    return [(n % partitions, b"%d" % n) for n in range(start, start + count)]
+
+
+def test_a_stream_goes_on_where_its_checkpoint_is(topics: Any, streams: Any) -> None:
+    name = topics.create(partitions=2)
+    topics.write(name, numbered(10, partitions=2))
+    first = streams.run(subscribe=name, startingOffsets="earliest")
+    topics.write(name, numbered(6, 10, partitions=2))
+    second = streams.run(subscribe=name, startingOffsets="earliest")
+    assert sorted(first) == sorted((n % 2, n // 2, b"%d" % n) for n in range(10))
+    assert sorted(second) == sorted((n % 2, n // 2, b"%d" % n) for n in range(10, 16))
+    assert streams.run(subscribe=name) == []
+
+
+def test_without_starting_offsets_it_begins_at_the_end(topics: Any, streams: Any) -> None:
+    name = topics.create()
+    topics.write(name, numbered(5))
+    assert streams.run(subscribe=name) == []
+    topics.write(name, numbered(3, 5))
+    assert [row[1] for row in streams.run(subscribe=name)] == [5, 6, 7]
+
+
+def test_a_limit_divides_what_is_there_into_batches(topics: Any, streams: Any) -> None:
+    name = topics.create(partitions=2)
+    topics.write(name, numbered(100, partitions=2))
+    found = streams.run(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    assert len(found) == 100
+    assert [len(batch) for batch in streams.batches] == [30, 30, 30, 10]
+
+
+def test_a_batch_waits_for_enough_offsets_or_for_the_delay(topics: Any, streams: Any) -> None:
+    name = topics.create()
+    topics.write(name, numbered(10))
+    query = streams.start(
+        once=False,
+        subscribe=name,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="20",
+        maxTriggerDelay="4s",
+    )
+    try:
+        _until(lambda: len(streams.batches) == 1)  # the first one doesn't wait
+        topics.write(name, numbered(5, 10))
+        begun = time.monotonic()
+        _until(lambda: len(streams.batches) == 2)
+        assert [len(batch) for batch in streams.batches] == [10, 5]
+        assert time.monotonic() - begun > 0.5  # the delay runs from the first batch on
+        topics.write(name, numbered(25, 15))
+        _until(lambda: sum(map(len, streams.batches)) == 40)
+    finally:
+        query.stop()
+
+
+def _until(condition: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_new_partitions_are_read_from_their_beginning(topics: Any, streams: Any) -> None:
+    name = topics.create()
+    topics.write(name, numbered(3))
+    assert streams.run(subscribe=name) == []
+    topics.admin(lambda admin: admin.create_partitions({name: 3}))
+    topics.write(name, [(1, b"new"), (2, b"new")])
+    assert sorted(streams.run(subscribe=name)) == [(1, 0, b"new"), (2, 0, b"new")]
+
+
+def test_a_topic_that_was_created_again_is_an_error_unless_it_is_said_to_go_on(
+    topics: Any, streams: Any
+) -> None:
+    name = topics.create()
+    topics.write(name, numbered(5))
+    assert len(streams.run(subscribe=name, startingOffsets="earliest")) == 5
+    topics.admin(lambda admin: admin.delete_topics([name]))
+    topics.create(name=name)
+    topics.write(name, numbered(8, 100))
+    query = streams.start(subscribe=name)
+    with pytest.raises(Exception, match="deleted and created again"):
+        query.awaitTermination(120)
+    found = streams.run(subscribe=name, failOnDataLoss="false")
+    assert [row[2] for row in found] == [b"%d" % n for n in range(100, 108)]
+
+
+def test_retention_that_overtakes_it_is_an_error_unless_it_is_said_to_go_on(
+    topics: Any, streams: Any
+) -> None:
+    name = topics.create()
+    topics.write(name, numbered(5))
+    assert len(streams.run(subscribe=name, startingOffsets="earliest")) == 5
+    topics.write(name, numbered(20, 5))
+    topics.delete_records(name, 15)
+    query = streams.start(subscribe=name)
+    with pytest.raises(Exception, match=r"10 offsets of .* from 5 on are gone"):
+        query.awaitTermination(120)
+    found = streams.run(subscribe=name, failOnDataLoss="false")
+    assert [row[1] for row in found] == list(range(15, 25))
+
+
+def test_finished_batches_are_committed_to_a_group_with_their_lag(
+    spark: Any, topics: Any, streams: Any
+) -> None:
+    name = topics.create(partitions=2)
+    topics.write(name, numbered(20, partitions=2))
+    group, seen = f"{name}-group", []
+    listener = OffsetListener(
+        topics.bootstrap, group, query="followed", on_lag=lambda *lag: seen.append(lag)
+    )
+    spark.streams.addListener(listener)
+    try:
+        streams.run(
+            "followed", subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="8"
+        )
+        _until(lambda: len(seen) >= 3)
+    finally:
+        spark.streams.removeListener(listener)
+    expected = {TopicPartition(name, 0): 10, TopicPartition(name, 1): 10}
+    assert _committed(topics, group, expected) == expected
+    assert sorted(seen[0][1].values()) == [6, 6]
+    assert listener.offsets_behind_latest("followed") == (0, 0.0, 0)
+
+
+def _committed(topics: Any, group: str, partitions: Any) -> Any:
+    import asyncio
+
+    from kclient import Consumer
+
+    async def look() -> Any:
+        async with Consumer(topics.bootstrap, group=group) as consumer:
+            found = await consumer.committed(partitions)
+            return {key: one and one.offset for key, one in found.items()}
+
+    return asyncio.run(look())
+
+
+def test_the_progress_has_the_latest_offsets(topics: Any, streams: Any) -> None:
+    name = topics.create()
+    topics.write(name, numbered(10))
+    query = streams.start(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    assert query.awaitTermination(120)
+    source = query.recentProgress[0].sources[0]
+    assert json.loads(source.endOffset)["topics"][name]["partitions"] == {"0": 4}
+    assert json.loads(source.latestOffset)["topics"][name]["partitions"] == {"0": 10}
