@@ -75,7 +75,7 @@ TABLE: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(
             ("alter_group_offsets", "reset_group_offsets"),
-            "use `await admin.alter_consumer_group_offsets(group, {partition: 42})`",
+            'use `await admin.alter_consumer_group_offsets("audit", {partition: 0})`',
         ),
         **dict.fromkeys(("api_versions", "get_broker_version_data"), _VERSIONS),
         "cluster_id": "use `(await admin.describe_cluster()).cluster_id`",

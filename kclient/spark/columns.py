@@ -33,6 +33,9 @@ DATA = "data"
 ERROR = "error"
 """Why that was not possible; null where it was."""
 _OURS = {"timestampType": "timestamp_type"}
+_DECODED = (DATA, ERROR)
+_SAME = ("topic", "partition")
+"""Not polled where all records are of one partition."""
 ROWS = 20_000
 """Rows of a batch for Spark, which works on one while the next one is written."""
 
@@ -81,10 +84,19 @@ def arrow_schema(schema: StructType) -> pyarrow.Schema:
     return to_arrow_schema(schema)  # before pyspark 4.1
 
 
-def polled(names: Sequence[str]) -> list[str]:
-    """The columns of ``poll_arrow`` that these are made of."""
-    wanted = [_OURS.get(name, name) for name in names if name not in (DATA, ERROR)]
-    if len(wanted) < len(names) and "value" not in wanted:
+def polled(names: Sequence[str], *, several: bool) -> list[str]:
+    """The columns of ``poll_arrow`` that these are made of.
+
+    Args:
+        names: Spark's.
+        several: Records are of several partitions.
+    """
+    wanted = [
+        _OURS.get(name, name)
+        for name in names
+        if name not in _DECODED and (several or name not in _SAME)
+    ]
+    if (DATA in names or ERROR in names) and "value" not in wanted:
         wanted.append("value")
     return wanted or ["offset"]
 
@@ -102,14 +114,27 @@ class Converter:
         self._schema = schema
         self._decode = decode
 
-    def convert(self, batch: pyarrow.RecordBatch, topic: str) -> pyarrow.RecordBatch:
-        """Convert a batch, whose records are of one topic."""
+    def convert(
+        self, batch: pyarrow.RecordBatch, only: tuple[str, int] | None
+    ) -> pyarrow.RecordBatch:
+        """Convert a batch.
+
+        Args:
+            batch: As polled.
+            only: Topic and partition of all records; None where the batch has them.
+        """
         decoded: dict[str, pyarrow.Array] = {}
         if self._decode is not None:
             kind = next((field.type for field in self._schema if field.name == DATA), None)
-            decoded[DATA], decoded[ERROR] = self._decode(topic, batch.column("value"), kind)
+            topics = batch.column("topic") if only is None else only[0]
+            decoded[DATA], decoded[ERROR] = self._decode(topics, batch.column("value"), kind)
+        same = {} if only is None else dict(zip(_SAME, only, strict=True))
         arrays = [
-            decoded[field.name] if field.name in decoded else _column(field, batch, topic)
+            decoded[field.name]
+            if field.name in decoded
+            else pyarrow.repeat(pyarrow.scalar(same[field.name], field.type), batch.num_rows)
+            if field.name in same
+            else _column(field, batch)
             for field in self._schema
         ]
         if not arrays:
@@ -119,12 +144,10 @@ class Converter:
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _column(field: pyarrow.Field, batch: pyarrow.RecordBatch, topic: str) -> pyarrow.Array:
+def _column(field: pyarrow.Field, batch: pyarrow.RecordBatch) -> pyarrow.Array:
     name = field.name
-    if name == "topic":
-        return pyarrow.repeat(pyarrow.scalar(topic, field.type), batch.num_rows)
     column = batch.column(_OURS.get(name, name))
-    if name == "timestamp":
+    if name in ("timestamp", "topic"):
         return column.cast(field.type)
     if name == "headers":
         return _headers(field.type, column)

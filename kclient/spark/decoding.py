@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any
 
 import pyarrow
@@ -38,14 +39,15 @@ class ValueDecoder:
         self._decode = decode
 
     def __call__(
-        self, topic: str, values: pyarrow.Array, kind: pyarrow.DataType | None
+        self, topics: str | pyarrow.Array, values: pyarrow.Array, kind: pyarrow.DataType | None
     ) -> tuple[pyarrow.Array, pyarrow.Array]:
         """The columns ``data``, of type ``kind``, and ``error``. Null values have neither."""
+        names_of_topics = repeat(topics) if isinstance(topics, str) else topics.to_pylist()
         kind = kind or pyarrow.struct([])
         names = [field.name for field in kind]
         rows: list[dict[str, Any] | None] = []
         errors: list[str | None] = []
-        for value in values.to_pylist():
+        for topic, value in zip(names_of_topics, values.to_pylist(), strict=False):
             row, error = None, None
             if value is not None:
                 try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -28,8 +29,9 @@ logger = logging.getLogger("kclient.spark")
 
 _MIB = 1024 * 1024
 _DEFAULTS: dict[str, Any] = {
-    "max.partition.fetch.bytes": 8 * _MIB,
+    "max.partition.fetch.bytes": 4 * _MIB,
     "fetch.max.bytes": 64 * _MIB,
+    "fetch.max.wait.ms": 5,
     "receive.buffer.bytes": 4 * _MIB,
     "client.id": "kclient-spark",
 }
@@ -123,6 +125,7 @@ def consumer_of(properties: Mapping[str, Any]) -> Iterator[Consumer[Any, Any]]:
     """
     consumers, key = _process_state().consumers, _key(properties)
     idle = consumers.setdefault(key, [])
+    first = not idle
     consumer = idle.pop() if idle else run(_started(properties))
     try:
         yield consumer
@@ -130,6 +133,11 @@ def consumer_of(properties: Mapping[str, Any]) -> Iterator[Consumer[Any, Any]]:
         submit(consumer.close(1.0))
         raise
     run(_unassigned(consumer))
+    if first:
+        # Spark's workers collect all garbage after each task: what was imported by the first one,
+        # PySpark and pandas too, needn't be looked at each time, which takes up to 0.1 s.
+        gc.collect()
+        gc.freeze()
     for other in [other for other in consumers if other != key][: -_KEPT or None]:
         for old in consumers.pop(other):
             submit(old.close(1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,10 +11,15 @@ from pyspark.sql.datasource import InputPartition
 
 from kclient.types import TopicPartition
 
+ENOUGH_OFFSETS = 50_000
+"""Of a task: shorter ranges share one, as a task of Python takes some 50 ms by itself."""
+ENOUGH_TASKS = 16
+"""With fewer, ranges share none, so that there is something to do for all cores."""
 
-@dataclass
-class OffsetRange(InputPartition):
-    """The records of one partition that one task reads.
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """A part of one partition.
 
     Attributes:
         topic: Name of the topic.
@@ -38,8 +44,15 @@ class OffsetRange(InputPartition):
         return self.end - self.start
 
 
-NOTHING = OffsetRange("", 0, 0, 0)
-"""Stands for no range, as Spark needs one."""
+@dataclass
+class ReadTask(InputPartition):
+    """What one task of Spark reads.
+
+    Attributes:
+        ranges: Of different partitions, unless it is one.
+    """
+
+    ranges: tuple[OffsetRange, ...]
 
 
 def ranges_between(
@@ -53,16 +66,34 @@ def ranges_between(
     ]
 
 
-def divided(
-    ranges: Iterable[OffsetRange], at_least: int | None, max_records: int | None
-) -> list[OffsetRange]:
-    """Divide ranges into tasks as Spark's connector does.
+def tasks_of(
+    ranges: list[OffsetRange], at_least: int | None, max_records: int | None
+) -> list[ReadTask]:
+    """Divide ranges into tasks: as Spark's connector does where it was told how, else by size.
 
     Args:
-        ranges: Not empty ones.
+        ranges: Not empty ones, of different partitions.
         at_least: Number of tasks, which long ranges are divided for; about that many come out.
         max_records: Most offsets of one task.
     """
+    if at_least is not None or max_records is not None:
+        return [ReadTask((part,)) for part in divided(ranges, at_least, max_records)]
+    number = max(ENOUGH_TASKS, math.ceil(sum(one.size for one in ranges) / ENOUGH_OFFSETS))
+    if len(ranges) <= number:
+        return [ReadTask((one,)) for one in ranges]
+    shares: list[list[OffsetRange]] = [[] for _ in range(number)]
+    least = [(0, index) for index in range(number)]
+    for one in sorted(ranges, key=lambda one: (-one.size, one.topic, one.partition)):
+        size, index = heapq.heappop(least)
+        shares[index].append(one)
+        heapq.heappush(least, (size + one.size, index))
+    return [ReadTask(tuple(share)) for share in shares]
+
+
+def divided(
+    ranges: Iterable[OffsetRange], at_least: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Divide long ranges as Spark's connector does; arguments as of ``tasks_of``."""
     parts = [
         part
         for one in ranges

@@ -1,4 +1,4 @@
-"""Reading one range of offsets in a task: batches of columns, the next one under way already."""
+"""Reading ranges of offsets in a task: batches of columns, the next one under way already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kclient.consumer import Consumer
     from kclient.spark.options import SourceOptions
-    from kclient.spark.ranges import OffsetRange
+    from kclient.spark.ranges import OffsetRange, ReadTask
     from kclient.types import TopicPartition
 
 _LOOK = 2.0
@@ -26,7 +26,7 @@ _LOOK = 2.0
 
 @dataclass
 class RangeReader:
-    """Reads ranges of one source with one set of columns.
+    """Reads the ranges of one source with one set of columns.
 
     Attributes:
         options: What was asked for.
@@ -40,111 +40,127 @@ class RangeReader:
     names: list[str]
     converter: Converter
 
-    def read(self, part: OffsetRange) -> Iterator[pyarrow.RecordBatch]:
-        """The batches of a range.
+    def read(self, task: ReadTask) -> Iterator[pyarrow.RecordBatch]:
+        """The batches of a task.
 
         Raises:
             DataLoss: Records of it are gone, unless the options say to go on.
             RequestTimedOut: Nothing came for ``poll_timeout`` seconds.
             KafkaError: What ``Consumer.poll_arrow`` raises.
         """
-        if part.size <= 0:
+        if not task.ranges:
             return
+        only = task.ranges[0].topic_partition if len(task.ranges) == 1 else None
         with consumer_of(self.properties) as consumer:
-            reading = _Reading(self, consumer, part)
+            reading = _Reading(
+                self.options, polled(self.names, several=only is None), consumer, task.ranges
+            )
             pending = submit(reading.begin())
             while (batch := pending.result()) is not None:
                 pending = submit(reading.more())
-                whole = self.converter.convert(batch, part.topic)
+                whole = self.converter.convert(batch, only)
                 for row in range(0, whole.num_rows, ROWS):
                     yield whole.slice(row, ROWS)
 
 
 class _Reading:
-    """One range; its coroutines run in the loop of the process."""
+    """The ranges of one task; its coroutines run in the loop of the process."""
 
-    def __init__(self, reader: RangeReader, consumer: Consumer[Any, Any], part: OffsetRange):
-        self._options = reader.options
-        self._columns = polled(reader.names)
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: list[str],
+        consumer: Consumer[Any, Any],
+        ranges: tuple[OffsetRange, ...],
+    ) -> None:
+        self._options = options
+        self._columns = columns
         self._consumer = consumer
-        self._partition: TopicPartition = part.topic_partition
-        self._start = part.start
-        self._end = part.end
+        self._starts = {one.topic_partition: one.start for one in ranges}
+        self._ends = {one.topic_partition: one.end for one in ranges}
 
     async def begin(self) -> pyarrow.RecordBatch | None:
         """Seek, and the first batch."""
-        self._consumer.assign([self._partition])
-        self._consumer.seek(self._partition, self._start)
+        self._consumer.assign(self._starts)
+        for partition, start in self._starts.items():
+            self._consumer.seek(partition, start)
         return await self.more()
 
     async def more(self) -> pyarrow.RecordBatch | None:
-        """The next batch; None at the end of the range."""
+        """The next batch; None where all ranges are at their end."""
         waited = 0.0
-        while True:
-            position = self._consumer.positions().get(self._partition)
-            if position is not None and position >= self._end:
-                return None
+        while left := self._unfinished():
             try:
                 batch = await self._consumer.poll_arrow(
-                    columns=self._columns, until={self._partition: self._end}, timeout=_LOOK
+                    columns=self._columns, until=self._ends, timeout=_LOOK
                 )
-            except OffsetOutOfRange:
-                if not await self._skip_lost():
-                    return None
+            except OffsetOutOfRange as error:
+                lost = [one for one in left if error.topic_partition in (None, one)]
+                for partition in lost:
+                    await self._skip_lost(partition)
                 continue
             if batch.num_rows:
                 return batch
-            now = self._consumer.positions().get(self._partition)
-            if now != position:
-                waited = 0.0
-                continue
-            waited += _LOOK
-            if not await self._may_wait(waited):
-                return None
+            now = self._unfinished()
+            waited = 0.0 if now != left else waited + _LOOK
+            if now == left:
+                await self._find_out(left, waited)
+        return None
 
-    async def _skip_lost(self) -> bool:
-        """Go to the beginning of the log where the position is before it; False at the end."""
-        key = self._partition
-        position = self._consumer.positions().get(key)
-        at = self._start if position is None else position
+    def _unfinished(self) -> dict[TopicPartition, int]:
+        """Positions of the partitions that aren't at their end."""
+        positions = self._consumer.positions()
+        at = {key: positions.get(key) for key in self._ends}
+        known = {key: self._starts[key] if one is None else one for key, one in at.items()}
+        return {key: one for key, one in known.items() if one < self._ends[key]}
+
+    async def _skip_lost(self, key: TopicPartition) -> None:
+        """Go to the beginning of the log where the position is before it."""
+        at = self._unfinished()[key]
         first = (await self._consumer.beginning_offsets([key]))[key]
         if first <= at:
-            return await self._check_end(at)
-        lost = min(first, self._end) - at
+            await self._check_end(key, at)
+            return
+        end = self._ends[key]
         data_lost(
             self._options,
-            f"{lost} offsets of {key} from {at} on are gone: its log begins at {first}",
+            f"{min(first, end) - at} offsets of {key} from {at} on are gone: its log begins at "
+            f"{first}",
         )
-        if first >= self._end:
-            return False
-        self._consumer.seek(key, first)
-        return True
+        self._starts[key] = min(first, end)
+        self._go_on(key)
 
-    async def _check_end(self, position: int) -> bool:
-        """Whether what is missing may still come; False where the log ends before it."""
-        key = self._partition
+    async def _check_end(self, key: TopicPartition, position: int) -> None:
+        """End the range where the log does, if what is missing can't come any more."""
         last = (await self._consumer.end_offsets([key]))[key]
-        level = self._consumer.config.isolation_level
-        if last >= self._end or (level == "read_committed" and last >= position):
-            return True
+        committed_only = self._consumer.config.isolation_level == "read_committed"
+        if last >= self._ends[key] or (committed_only and last >= position):
+            return
         data_lost(
             self._options,
-            f"{self._end - position} offsets of {key} from {position} on are gone: its log ends at "
-            f"{last}",
+            f"{self._ends[key] - position} offsets of {key} from {position} on are gone: its log "
+            f"ends at {last}",
         )
-        return False
+        self._starts[key] = self._ends[key]
+        self._go_on(key)
 
-    async def _may_wait(self, waited: float) -> bool:
+    def _go_on(self, key: TopicPartition) -> None:
+        """Seek to the start, or leave a partition out of which nothing is left."""
+        if self._starts[key] < self._ends[key]:
+            self._consumer.seek(key, self._starts[key])
+            return
+        del self._ends[key], self._starts[key]
+        self._consumer.assign(self._starts)
+
+    async def _find_out(self, left: Mapping[TopicPartition, int], waited: float) -> None:
         """Look why nothing comes."""
-        key = self._partition
-        position = self._consumer.positions().get(key, self._start)
-        if not await self._check_end(self._start if position is None else position):
-            return False
-        if waited >= self._options.poll_timeout:
+        for key, position in left.items():
+            await self._check_end(key, position)
+        if waited >= self._options.poll_timeout and self._unfinished():
+            key, position = next(iter(left.items()))
             raise RequestTimedOut(
-                f"no record of {key} from offset {position} to {self._end} came within "
+                f"no record of {key} from offset {position} to {self._ends[key]} came within "
                 f"{waited:g} s (option kafkaConsumer.pollTimeoutMs)",
                 topic_partition=key,
                 hint="with read_committed, an open transaction may hold them back",
             )
-        return True

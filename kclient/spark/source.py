@@ -18,7 +18,7 @@ from kclient.spark.decoding import Decoder, ValueDecoder, decode_json
 from kclient.spark.loop import client_properties, run
 from kclient.spark.options import EARLIEST, SourceOptions, parse_options
 from kclient.spark.planning import Planner
-from kclient.spark.ranges import NOTHING, OffsetRange, divided, ranges_between
+from kclient.spark.ranges import ReadTask, ranges_between, tasks_of
 from kclient.spark.reading import RangeReader
 
 if TYPE_CHECKING:
@@ -114,17 +114,17 @@ class BatchReader(api.DataSourceReader):
         self._below: int | None = None
         self._since: int | None = None
 
-    def partitions(self) -> list[OffsetRange]:
-        """The ranges, at least one."""
-        return run(self._plan()) or [NOTHING]
+    def partitions(self) -> list[ReadTask]:
+        """The tasks, at least one."""
+        return run(self._plan()) or [ReadTask(())]
 
     def read(  # type: ignore[override]
-        self, partition: OffsetRange
+        self, partition: ReadTask
     ) -> Iterator[pyarrow.RecordBatch]:
-        """The batches of a range."""
+        """The batches of a task."""
         return self._ranges.read(partition)
 
-    async def _plan(self) -> list[OffsetRange]:
+    async def _plan(self) -> list[ReadTask]:
         options, planner = self._options, Planner(self._options)
         partitions = list(await planner.partitions())
         starts = await planner.starts(partitions, options.starting or EARLIEST)
@@ -137,7 +137,7 @@ class BatchReader(api.DataSourceReader):
             {key: max(one, self._least) for key, one in starts.items() if self._allows(key)},
             {key: self._cut(one) for key, one in ends.items() if self._allows(key)},
         )
-        return divided(ranges, options.min_partitions, options.max_records_per_partition)
+        return tasks_of(ranges, options.min_partitions, options.max_records_per_partition)
 
     def _allows(self, key: TopicPartition) -> bool:
         return self._indexes is None or key.partition in self._indexes

@@ -16,7 +16,7 @@ from kclient.errors import InvalidConfig
 from kclient.spark.loop import run
 from kclient.spark.options import LATEST, SourceOptions
 from kclient.spark.planning import Planner, data_lost
-from kclient.spark.ranges import OffsetRange, divided, ranges_between, rate_limited
+from kclient.spark.ranges import ReadTask, ranges_between, rate_limited, tasks_of
 from kclient.spark.stream_offset import StreamOffset
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class _BaseStreamReader(api.DataSourceStreamReader):
         """Where a query without a checkpoint begins."""
         return run(self._initial()).to_json()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        """The ranges of a micro-batch, the same for the same offsets."""
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ReadTask]:
+        """The tasks of a micro-batch, the same for the same offsets."""
         return run(self._ranges_of(StreamOffset.from_json(start), StreamOffset.from_json(end)))
 
     def read(  # type: ignore[override]
-        self, partition: OffsetRange
+        self, partition: ReadTask
     ) -> Iterator[pyarrow.RecordBatch]:
-        """The batches of a range."""
+        """The batches of a task."""
         return self._ranges.read(partition)
 
     async def _initial(self) -> StreamOffset:
@@ -99,11 +99,7 @@ class _BaseStreamReader(api.DataSourceStreamReader):
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Where each partition goes on, and where those begin that are new."""
         planner, options = Planner(self._options), self._options
-        replaced = sorted(
-            topic for topic, one in now.ids.items() if start.ids.get(topic) not in (None, one)
-        )
-        if replaced:
-            data_lost(options, f"topics were deleted and created again: {', '.join(replaced)}")
+        replaced = self._replaced(start, now)
         gone = sorted({key.topic for key in start.positions} - {key.topic for key in now.positions})
         if gone:
             data_lost(options, f"topics don't exist any more: {', '.join(gone)}")
@@ -130,6 +126,17 @@ class _BaseStreamReader(api.DataSourceStreamReader):
             begins[key] = position
         return begins, added
 
+    def _replaced(self, start: StreamOffset, end: StreamOffset) -> list[str]:
+        """Topics of which the end has another id than the start; that is a loss."""
+        replaced = sorted(
+            topic for topic, one in end.ids.items() if start.ids.get(topic) not in (None, one)
+        )
+        if replaced:
+            data_lost(
+                self._options, f"topics were deleted and created again: {', '.join(replaced)}"
+            )
+        return replaced
+
     async def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Where the next micro-batch ends; ``start`` for none."""
         options, now = self._options, await self._now()
@@ -149,13 +156,17 @@ class _BaseStreamReader(api.DataSourceStreamReader):
             return False
         return time.monotonic() - self._triggered < self._options.max_trigger_delay
 
-    async def _ranges_of(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        begins = {key: end.added.get(key, start.positions.get(key)) for key in end.positions}
+    async def _ranges_of(self, start: StreamOffset, end: StreamOffset) -> list[ReadTask]:
+        begins = {**dict.fromkeys(end.positions), **start.positions, **end.added}
+        if not HAS_LIMITS:  # the end was made without a look at the start
+            replaced = self._replaced(start, end)
+            begins.update({key: None for key in begins if key.topic in replaced})
+        begins = {key: begins[key] for key in end.positions}
         missing = [key for key, one in begins.items() if one is None]
         found: dict[TopicPartition, int] = {k: one for k, one in begins.items() if one is not None}
         if missing:
             found |= await Planner(self._options).earliest(missing)
-        return divided(
+        return tasks_of(
             ranges_between(found, end.positions),
             self._options.min_partitions,
             self._options.max_records_per_partition,

@@ -67,7 +67,7 @@ def _ready(records: int, schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch
     columns = {
         "key": pyarrow.array([b"%08d" % n for n in range(rows)], pyarrow.binary()),
         "value": pyarrow.repeat(pyarrow.scalar(b"v" * 100), rows),
-        "topic": pyarrow.repeat("t", rows),
+        "topic": pyarrow.repeat("perf-0123ab", rows),
         "partition": pyarrow.repeat(pyarrow.scalar(0, pyarrow.int32()), rows),
         "offset": pyarrow.array(range(rows), pyarrow.int64()),
         "timestamp": pyarrow.repeat(pyarrow.scalar(0, pyarrow.timestamp("us", "UTC")), rows),

@@ -13,14 +13,16 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).parents[2]
 
 
-def spark_session(jars: str | None = None, config: Mapping[str, str] | None = None) -> Any:
+def spark_session(
+    jars: str | None = None, config: Mapping[str, str] | None = None, *, failures: int = 1
+) -> Any:
     """Start it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(f"local[2,{failures}]")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -28,7 +30,7 @@ def spark_session(jars: str | None = None, config: Mapping[str, str] | None = No
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "6g",
         **({"spark.jars": jars} if jars else {}),
         **(config or {}),
     }.items():

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.spark.ranges import OffsetRange, divided, ranges_between, rate_limited
+from kclient.spark.ranges import OffsetRange, divided, ranges_between, rate_limited, tasks_of
 from kclient.types import TopicPartition
 
 SIZES = st.lists(st.integers(1, 10_000), min_size=1, max_size=12)
@@ -49,3 +49,26 @@ def test_a_limit_is_shared_by_size_and_starves_none(sizes, limit) -> None:
     limited = rate_limited(limit, starts, ends)
     assert all(starts[key] < limited[key] <= ends[key] for key in ends)
     assert sum(limited[key] - 5 for key in ends) <= limit + len(sizes)
+
+
+@given(SIZES)
+def test_few_ranges_have_a_task_each(sizes) -> None:
+    assert [task.ranges for task in tasks_of(of(sizes), None, None)] == [
+        (one,) for one in of(sizes)
+    ]
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=17, max_size=200))
+def test_many_short_ranges_share_tasks_evenly(sizes) -> None:
+    tasks = tasks_of(of(sizes), None, None)
+    assert sorted((one for task in tasks for one in task.ranges), key=lambda r: r.partition) == of(
+        sizes
+    )
+    totals = [sum(one.size for one in task.ranges) for task in tasks]
+    assert len(tasks) <= max(16, sum(sizes) // 50_000 + 1)
+    assert max(totals) - min(totals) <= max(sizes)
+
+
+def test_who_says_how_many_tasks_gets_them() -> None:
+    assert len(tasks_of(of([100] * 100), 100, None)) == 100
+    assert len(tasks_of(of([100] * 100), None, 100)) == 100

@@ -1,0 +1,1 @@
+"""Pipelines of PySpark on topics: ``python -m examples.spark.audit``, ``.last_values``."""
