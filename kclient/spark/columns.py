@@ -59,6 +59,9 @@ def check_schema(schema: StructType, *, decodes: bool) -> None:
     Raises:
         InvalidConfig: A column is unknown, or of another type.
     """
+    names = [column.name for column in schema.fields]
+    if decodes and ERROR in names and DATA not in names:
+        raise InvalidConfig("the schema has error without data, which it is about: add data to it")
     for column in schema.fields:
         kind = column.dataType.simpleString()
         if column.name in (DATA, ERROR) and decodes:

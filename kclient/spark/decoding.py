@@ -45,6 +45,7 @@ class ValueDecoder:
         names_of_topics = repeat(topics) if isinstance(topics, str) else topics.to_pylist()
         kind = kind or pyarrow.struct([])
         names = [field.name for field in kind]
+        whole = [field.name for field in kind if pyarrow.types.is_integer(field.type)]
         rows: list[dict[str, Any] | None] = []
         errors: list[str | None] = []
         for topic, value in zip(names_of_topics, values.to_pylist(), strict=False):
@@ -52,12 +53,23 @@ class ValueDecoder:
             if value is not None:
                 try:
                     fields = self._decode(topic, value)
-                    row = None if fields is None else {name: fields.get(name) for name in names}
+                    if fields is not None:
+                        row = {name: fields.get(name) for name in names}
+                        _check_whole(row, whole)
                 except Exception as failure:
+                    row = None
                     error = f"{type(failure).__name__}: {failure}"
             rows.append(row)
             errors.append(error)
         return _typed(rows, errors, kind), pyarrow.array(errors, pyarrow.string())
+
+
+def _check_whole(row: Mapping[str, Any], names: list[str]) -> None:
+    """Refuse fractions in columns of integers, which pyarrow would cut off."""
+    for name in names:
+        value = row[name]
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(f"{name} is an integer, not {value}")
 
 
 def _typed(

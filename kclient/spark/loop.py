@@ -22,6 +22,7 @@ from kclient.config import AdminConfig, ConsumerConfig
 from kclient.consumer import Consumer
 from kclient.errors import InvalidConfig, KafkaError
 from kclient.properties import parse
+from kclient.spark.options import REFUSED
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class _State:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         self.consumers: dict[str, list[Consumer[Any, Any]]] = {}
-        self.admins: dict[str, Admin] = {}
+        self.admins: dict[str, asyncio.Task[Admin]] = {}
         threading.Thread(target=self.loop.run_forever, name="kclient-spark", daemon=True).start()
 
 
@@ -89,7 +90,7 @@ def client_properties(properties: Mapping[str, str], file: str | None) -> dict[s
     if file is not None:
         try:
             with open(file, encoding="utf-8") as opened:
-                found |= parse(opened.read())
+                found |= _usable(parse(opened.read()))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfig(
                 f"option kclient.properties.file={file!r} can't be read on this node: {error}"
@@ -100,21 +101,31 @@ def client_properties(properties: Mapping[str, str], file: str | None) -> dict[s
     return found
 
 
+def _usable(pairs: Mapping[str, str]) -> dict[str, str]:
+    """What a file has for any client, without what has no meaning for this source."""
+    refused = sorted(name for name in pairs if name in REFUSED)
+    if refused:
+        logger.info("without meaning for a source, and ignored: %s", ", ".join(refused))
+    return {name: value for name, value in pairs.items() if name not in REFUSED}
+
+
 def _key(properties: Mapping[str, Any]) -> str:
     return json.dumps(dict(properties), sort_keys=True)
 
 
 async def admin_of(properties: Mapping[str, Any]) -> Admin:
-    """The Admin of these settings, which stays connected."""
+    """The Admin of these settings, which stays connected; one for all callers."""
     admins, key = _process_state().admins, _key(properties)
-    if key not in admins:
-        # Consumers' settings stand beside it in most files; they are no mistake.
-        admin = Admin(config=_config(AdminConfig, properties))
-        await admin.start()
-        admins[key] = admin
-        while len(admins) > _KEPT:
-            await admins.pop(next(iter(admins))).close()
-    return admins[key]
+    task = admins.get(key)
+    if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        task = admins[key] = asyncio.ensure_future(_started_admin(properties))
+    return await asyncio.shield(task)
+
+
+async def _started_admin(properties: Mapping[str, Any]) -> Admin:
+    admin = Admin(config=_config(AdminConfig, properties))
+    await admin.start()
+    return admin
 
 
 @contextlib.contextmanager
@@ -124,7 +135,7 @@ def consumer_of(properties: Mapping[str, Any]) -> Iterator[Consumer[Any, Any]]:
     One whose task failed is closed.
     """
     consumers, key = _process_state().consumers, _key(properties)
-    idle = consumers.setdefault(key, [])
+    idle = consumers.get(key)
     first = not idle
     consumer = idle.pop() if idle else run(_started(properties))
     try:
@@ -141,7 +152,7 @@ def consumer_of(properties: Mapping[str, Any]) -> Iterator[Consumer[Any, Any]]:
     for other in [other for other in consumers if other != key][: -_KEPT or None]:
         for old in consumers.pop(other):
             submit(old.close(1.0))
-    idle.append(consumer)
+    consumers.setdefault(key, []).append(consumer)
 
 
 async def _started(properties: Mapping[str, Any]) -> Consumer[Any, Any]:

@@ -35,7 +35,7 @@ _KNOWN = {
 }
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_REFUSED = {
+REFUSED = {
     "auto.offset.reset": "startingOffsets says where to start",
     "enable.auto.commit": "offsets are in the checkpoint; OffsetListener commits them to a group",
     "group.instance.id": "the source is no member of a group",
@@ -212,7 +212,7 @@ def _check_names(names: Any) -> None:
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
-    for name, why in _REFUSED.items():
+    for name, why in REFUSED.items():
         if name in properties:
             raise InvalidConfig(f"option {KAFKA}{name} can't be used: {why}")
     for name in properties:

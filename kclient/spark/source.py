@@ -76,6 +76,7 @@ class KafkaDataSource(api.DataSource):
         return self.parsed.value_schema or self.value_schema
 
     def _range_reader(self, schema: StructType) -> RangeReader:
+        client_properties(self.parsed.properties, self.parsed.properties_file)  # can be read
         decodes = self._data() is not None
         check_schema(schema, decodes=decodes)
         names = [field.name for field in schema.fields]
@@ -83,7 +84,6 @@ class KafkaDataSource(api.DataSource):
         wanted = decodes and (DATA in names or ERROR in names)
         return RangeReader(
             self.parsed,
-            client_properties(self.parsed.properties, self.parsed.properties_file),
             names,
             Converter(arrow_schema(schema), ValueDecoder(decoder) if wanted else None),
         )
@@ -173,8 +173,9 @@ class FilteringReader(BatchReader):
                 "GreaterThanOrEqual",
             ):
                 aware = value if value.tzinfo is not None else value.astimezone(UTC)
-                since = max(0, int(aware.timestamp() * 1000))
-                self._since = since if self._since is None else max(since, self._since)
+                since = int(aware.timestamp() * 1000)
+                if since > 0:  # a record without a time has -1
+                    self._since = max(since, self._since or 0)
 
     def _take_partition(self, kind: str, value: Any) -> None:
         if kind in ("EqualTo", "EqualNullSafe"):

@@ -64,10 +64,14 @@ class _BaseStreamReader(api.DataSourceStreamReader):
         self._latest: StreamOffset | None = None
         self._target: StreamOffset | None = None
         self._triggered = float("-inf")
+        self._first: StreamOffset | None = None
+        self._compared = False
+        """Topics were compared with those of the checkpoint, once for each start of a query."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        return run(self._initial()).to_json()
+        self._first = run(self._initial())
+        return self._first.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ReadTask]:
         """The tasks of a micro-batch, the same for the same offsets."""
@@ -87,12 +91,22 @@ class _BaseStreamReader(api.DataSourceStreamReader):
 
     async def _now(self) -> StreamOffset:
         """Where the partitions end now, or ended as the last query was to stop there."""
-        if self._target is not None:
-            return self._target
         planner = Planner(self._options)
+        if self._target is not None:
+            return await self._what_exists(self._target)
         ids = await planner.existing()
         self._latest = StreamOffset(await planner.latest(ids), _ids(ids))
         return self._latest
+
+    async def _what_exists(self, target: StreamOffset) -> StreamOffset:
+        """The target without topics that are gone, where that is accepted."""
+        if self._options.fail_on_data_loss:
+            return target
+        found = await Planner(self._options).existing()
+        kept = {key: one for key, one in target.positions.items() if key in found}
+        return StreamOffset(
+            kept, {key.topic: target.ids[key.topic] for key in kept if key.topic in target.ids}
+        )
 
     async def _starts(
         self, start: StreamOffset, now: StreamOffset
@@ -123,6 +137,8 @@ class _BaseStreamReader(api.DataSourceStreamReader):
                     f"{key} ends at {now.positions[key]}, before offset {position}, up to which "
                     "it was read",
                 )
+                begins[key] = added[key] = now.positions[key]
+                continue
             begins[key] = position
         return begins, added
 
@@ -142,6 +158,12 @@ class _BaseStreamReader(api.DataSourceStreamReader):
         options, now = self._options, await self._now()
         begins, added = await self._starts(start, now)
         ends = {key: max(one, begins[key]) for key, one in now.positions.items()}
+        self._compared = True
+        if ends == start.positions and now.ids == start.ids:
+            return start
+        if start == self._first:
+            # Spark doesn't keep where a query began: it asks again to repeat the first batch.
+            added = dict(begins)
         new = sum(end - begins[key] for key, end in ends.items())
         if limited and self._is_to_wait(new):
             return start
@@ -158,28 +180,62 @@ class _BaseStreamReader(api.DataSourceStreamReader):
 
     async def _ranges_of(self, start: StreamOffset, end: StreamOffset) -> list[ReadTask]:
         begins = {**dict.fromkeys(end.positions), **start.positions, **end.added}
+        begins = {key: begins[key] for key in end.positions}
         if not HAS_LIMITS:  # the end was made without a look at the start
             replaced = self._replaced(start, end)
             begins.update({key: None for key in begins if key.topic in replaced})
-        begins = {key: begins[key] for key in end.positions}
+            for key, position in begins.items():
+                if position is not None and position > end.positions[key]:
+                    data_lost(
+                        self._options,
+                        f"{key} ends at {end.positions[key]}, before offset {position}, up to "
+                        "which it was read",
+                    )
+        if not self._compared:
+            self._compared = True
+            begins = await self._of_same_topics(begins, end)
         missing = [key for key, one in begins.items() if one is None]
         found: dict[TopicPartition, int] = {k: one for k, one in begins.items() if one is not None}
         if missing:
             found |= await Planner(self._options).earliest(missing)
         return tasks_of(
-            ranges_between(found, end.positions),
+            ranges_between(found, {key: end.positions[key] for key in begins}),
             self._options.min_partitions,
             self._options.max_records_per_partition,
         )
+
+    async def _of_same_topics(
+        self, begins: dict[TopicPartition, int | None], end: StreamOffset
+    ) -> dict[TopicPartition, int | None]:
+        """Those of a repeated micro-batch whose topics are still the ones that it is about."""
+        found = await Planner(self._options).existing()
+        other = sorted(
+            {
+                key.topic
+                for key in begins
+                if key not in found or end.ids.get(key.topic) not in (None, found[key])
+            }
+        )
+        if other:
+            data_lost(
+                self._options,
+                "topics were deleted, or deleted and created again, since a batch of them was "
+                f"planned: {', '.join(other)}",
+            )
+        return {key: one for key, one in begins.items() if key.topic not in other}
 
 
 class UnlimitedStreamReader(_BaseStreamReader):
     """For PySpark 4.0 and 4.1: a micro-batch has all that there is."""
 
+    _end: StreamOffset | None = None
+    """Of the batch before, as Spark doesn't say."""
+
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         """Where the next micro-batch ends."""
-        start = self._latest
-        return run(self._next(start, limited=False) if start else self._now()).to_json()
+        start = self._end or self._first
+        self._end = run(self._next(start, limited=False) if start else self._now())
+        return self._end.to_json()
 
 
 class StreamReader(_BaseStreamReader, SupportsTriggerAvailableNow):

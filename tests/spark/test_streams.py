@@ -10,6 +10,7 @@ import pytest
 
 from kclient import TopicPartition
 from kclient.spark import OffsetListener
+from kclient.spark.stream import HAS_LIMITS
 
 
 def numbered(count: int, start: int = 0, partitions: int = 1) -> list[tuple[int, bytes]]:
@@ -38,7 +39,12 @@ def test_without_starting_offsets_it_begins_at_the_end(topics: Any, streams: Any
 def test_a_limit_divides_what_is_there_into_batches(topics: Any, streams: Any) -> None:
     name = topics.create(partitions=2)
     topics.write(name, numbered(100, partitions=2))
-    found = streams.run(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+    if not HAS_LIMITS:
+        with pytest.raises(Exception, match=r"needs pyspark 4\.2"):
+            streams.start(**options).awaitTermination(60)
+        return
+    found = streams.run(**options)
     assert len(found) == 100
     assert [len(batch) for batch in streams.batches] == [30, 30, 30, 10]
 
@@ -46,13 +52,12 @@ def test_a_limit_divides_what_is_there_into_batches(topics: Any, streams: Any) -
 def test_a_batch_waits_for_enough_offsets_or_for_the_delay(topics: Any, streams: Any) -> None:
     name = topics.create()
     topics.write(name, numbered(10))
-    query = streams.start(
-        once=False,
-        subscribe=name,
-        startingOffsets="earliest",
-        minOffsetsPerTrigger="20",
-        maxTriggerDelay="4s",
-    )
+    options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "20"}
+    query = streams.start(once=False, subscribe=name, maxTriggerDelay="4s", **options)
+    if not HAS_LIMITS:
+        with pytest.raises(Exception, match=r"needs pyspark 4\.2"):
+            query.awaitTermination(60)
+        return
     try:
         _until(lambda: len(streams.batches) == 1)  # the first one doesn't wait
         topics.write(name, numbered(5, 10))
@@ -124,15 +129,14 @@ def test_finished_batches_are_committed_to_a_group_with_their_lag(
     )
     spark.streams.addListener(listener)
     try:
-        streams.run(
-            "followed", subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="8"
-        )
-        _until(lambda: len(seen) >= 3)
+        limit = {"maxOffsetsPerTrigger": "8"} if HAS_LIMITS else {}
+        streams.run("followed", subscribe=name, startingOffsets="earliest", **limit)
+        _until(lambda: len(seen) >= (3 if HAS_LIMITS else 1))
     finally:
         spark.streams.removeListener(listener)
     expected = {TopicPartition(name, 0): 10, TopicPartition(name, 1): 10}
     assert _committed(topics, group, expected) == expected
-    assert sorted(seen[0][1].values()) == [6, 6]
+    assert sorted(seen[0][1].values()) == ([6, 6] if HAS_LIMITS else [0, 0])
     assert listener.offsets_behind_latest("followed") == (0, 0.0, 0)
 
 
@@ -152,8 +156,11 @@ def _committed(topics: Any, group: str, partitions: Any) -> Any:
 def test_the_progress_has_the_latest_offsets(topics: Any, streams: Any) -> None:
     name = topics.create()
     topics.write(name, numbered(10))
-    query = streams.start(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    limit = {"maxOffsetsPerTrigger": "4"} if HAS_LIMITS else {}
+    query = streams.start(subscribe=name, startingOffsets="earliest", **limit)
     assert query.awaitTermination(120)
     source = query.recentProgress[0].sources[0]
-    assert json.loads(source.endOffset)["topics"][name]["partitions"] == {"0": 4}
-    assert json.loads(source.latestOffset)["topics"][name]["partitions"] == {"0": 10}
+    end = 4 if HAS_LIMITS else 10
+    assert json.loads(source.endOffset)["topics"][name]["partitions"] == {"0": end}
+    if HAS_LIMITS:
+        assert json.loads(source.latestOffset)["topics"][name]["partitions"] == {"0": 10}

@@ -111,6 +111,9 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
         "admin.create_topics": lambda: admin.create_topics([kclient.NewTopic("u", 1, 1)]),
         "admin.delete_topics": lambda: admin.delete_topics(["t"]),
         "admin.create_partitions": lambda: admin.create_partitions({"t": 2}),
+        "admin.alter_consumer_group_offsets": lambda: admin.alter_consumer_group_offsets(
+            "g", {kclient.TopicPartition("t", 0): 0}
+        ),
         "admin.describe_topics": lambda: admin.describe_topics(["t"]),
         "admin.list_topics": admin.list_topics,
         "admin.describe_cluster": admin.describe_cluster,
