@@ -135,7 +135,7 @@ def config_from(source: Source, config: type[S]) -> S:
         InvalidConfig: The file can't be read, a value can't be used, a name is nearly a known
             one, or security would be less than what ``source`` asks for.
     """
-    pairs = _pairs(source)
+    pairs = pairs_of(source)
     path = "" if isinstance(source, Mapping) else os.fspath(source)
     title = f"{config.__name__}.from_properties" + (path and f" of {path}")
     try:
@@ -265,7 +265,12 @@ class _Reader:
             logger.info("%s: %s", self._title, "; ".join(parts))
 
 
-def _pairs(source: Source) -> Mapping[str, Value]:
+def pairs_of(source: Source) -> Mapping[str, Value]:
+    """The names and values of a file, or those given.
+
+    Raises:
+        InvalidConfig: The file can't be read, or a name or value is of a wrong type.
+    """
     if isinstance(source, Mapping):
         bad = {
             name: value

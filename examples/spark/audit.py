@@ -25,7 +25,7 @@ from examples.spark.common import brokers, options, spark
 from kclient import Admin, NewTopic, Producer
 
 LOST, DOUBLED = 997, 1009
-"""Each so-manieth flight."""
+"""One flight in so many."""
 ROWS = 20_000
 TRACED = """
     topic string, timestamp timestamp, headers array<struct<key: string, value: binary>>

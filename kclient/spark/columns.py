@@ -99,7 +99,7 @@ def polled(names: Sequence[str], *, several: bool) -> list[str]:
         for name in names
         if name not in _DECODED and (several or name not in _SAME)
     ]
-    if (DATA in names or ERROR in names) and "value" not in wanted:
+    if DATA in names and "value" not in wanted:
         wanted.append("value")
     return wanted or ["offset"]
 
@@ -128,7 +128,7 @@ class Converter:
         """
         decoded: dict[str, pyarrow.Array] = {}
         if self._decode is not None:
-            kind = next((field.type for field in self._schema if field.name == DATA), None)
+            kind = self._schema.field(DATA).type
             topics = batch.column("topic") if only is None else only[0]
             decoded[DATA], decoded[ERROR] = self._decode(topics, batch.column("value"), kind)
         same = {} if only is None else dict(zip(_SAME, only, strict=True))

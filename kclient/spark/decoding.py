@@ -39,11 +39,10 @@ class ValueDecoder:
         self._decode = decode
 
     def __call__(
-        self, topics: str | pyarrow.Array, values: pyarrow.Array, kind: pyarrow.DataType | None
+        self, topics: str | pyarrow.Array, values: pyarrow.Array, kind: pyarrow.StructType
     ) -> tuple[pyarrow.Array, pyarrow.Array]:
         """The columns ``data``, of type ``kind``, and ``error``. Null values have neither."""
         names_of_topics = repeat(topics) if isinstance(topics, str) else topics.to_pylist()
-        kind = kind or pyarrow.struct([])
         names = [field.name for field in kind]
         whole = [field.name for field in kind if pyarrow.types.is_integer(field.type)]
         rows: list[dict[str, Any] | None] = []

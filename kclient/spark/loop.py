@@ -21,7 +21,7 @@ from kclient.admin import Admin
 from kclient.config import AdminConfig, ConsumerConfig
 from kclient.consumer import Consumer
 from kclient.errors import InvalidConfig, KafkaError
-from kclient.properties import parse
+from kclient.properties import pairs_of
 from kclient.spark.options import REFUSED
 
 T = TypeVar("T")
@@ -89,9 +89,8 @@ def client_properties(properties: Mapping[str, str], file: str | None) -> dict[s
     found: dict[str, Any] = dict(_DEFAULTS)
     if file is not None:
         try:
-            with open(file, encoding="utf-8") as opened:
-                found |= _usable(parse(opened.read()))
-        except (OSError, UnicodeDecodeError) as error:
+            found |= _usable(pairs_of(file))
+        except InvalidConfig as error:
             raise InvalidConfig(
                 f"option kclient.properties.file={file!r} can't be read on this node: {error}"
             ) from error
@@ -101,7 +100,7 @@ def client_properties(properties: Mapping[str, str], file: str | None) -> dict[s
     return found
 
 
-def _usable(pairs: Mapping[str, str]) -> dict[str, str]:
+def _usable(pairs: Mapping[str, Any]) -> dict[str, Any]:
     """What a file has for any client, without what has no meaning for this source."""
     refused = sorted(name for name in pairs if name in REFUSED)
     if refused:

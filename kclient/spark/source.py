@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyspark.sql.datasource as api
 
-from kclient.spark.columns import DATA, ERROR, Converter, arrow_schema, check_schema, ddl
+from kclient.spark.columns import DATA, Converter, arrow_schema, check_schema, ddl
 from kclient.spark.decoding import Decoder, ValueDecoder, decode_json
 from kclient.spark.loop import client_properties, run
 from kclient.spark.options import EARLIEST, SourceOptions, parse_options
@@ -81,7 +81,7 @@ class KafkaDataSource(api.DataSource):
         check_schema(schema, decodes=decodes)
         names = [field.name for field in schema.fields]
         decoder: Decoder = self.decode_value or decode_json
-        wanted = decodes and (DATA in names or ERROR in names)
+        wanted = decodes and DATA in names  # `error` comes with it
         return RangeReader(
             self.parsed,
             names,
