@@ -13,7 +13,7 @@ from typing import Any
 
 from kclient.admin import Admin
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.errors import InvalidConfig, OffsetError, some_of
+from kclient.errors import InvalidConfig, KafkaError, OffsetError, some_of
 from kclient.spark.loop import admin_of, client_properties
 from kclient.spark.options import Bound, SourceOptions
 from kclient.types import IsolationLevel, OffsetSpec, TopicPartition
@@ -67,8 +67,11 @@ class Planner:
     async def _admin(self) -> Admin:
         return await admin_of(self._properties)
 
-    async def partitions(self) -> dict[TopicPartition, str | None]:
+    async def partitions(self, *, all_exist: bool = True) -> dict[TopicPartition, str | None]:
         """The partitions to read, each with the id of its topic where brokers have ids.
+
+        Args:
+            all_exist: False leaves out topics and partitions that don't exist.
 
         Raises:
             UnknownTopicOrPartition: A topic, or a partition that was assigned, doesn't exist.
@@ -81,37 +84,27 @@ class Planner:
         elif options.assigned:
             names = {partition.topic for partition in options.assigned}
         found: dict[TopicPartition, str | None] = {}
-        for name, topic in (await admin.describe_topics(names)).items():
+        described = await admin.describe_topics(names, return_errors=not all_exist)
+        for name, topic in described.items():
+            if isinstance(topic, UnknownTopicOrPartition):
+                continue
+            if isinstance(topic, KafkaError):
+                raise topic
             topic_id = topic.topic_id.hex() if topic.topic_id else None
             for one in topic.partitions:
                 found[TopicPartition(str(name), one.index)] = topic_id
-        if options.assigned:
-            missing = [one for one in options.assigned if one not in found]
-            if missing:
-                raise UnknownTopicOrPartition(
-                    f"option assign has {some_of(missing, _SHOWN)}, which doesn't exist"
-                )
-            return {one: found[one] for one in options.assigned}
-        return found
+        if not options.assigned:
+            return found
+        missing = [one for one in options.assigned if one not in found]
+        if missing and all_exist:
+            raise UnknownTopicOrPartition(
+                f"option assign has {some_of(missing, _SHOWN)}, which doesn't exist"
+            )
+        return {one: found[one] for one in options.assigned if one in found}
 
     async def existing(self) -> dict[TopicPartition, str | None]:
-        """As ``partitions``, without topics that don't exist any more."""
-        try:
-            return await self.partitions()
-        except UnknownTopicOrPartition:
-            if self._options.fail_on_data_loss:
-                raise
-        admin = await self._admin()
-        wanted = {*self._options.topics, *(one.topic for one in self._options.assigned)}
-        outcomes = await admin.describe_topics(wanted, return_errors=True)
-        return {
-            TopicPartition(str(name), one.index): topic.topic_id.hex() if topic.topic_id else None
-            for name, topic in outcomes.items()
-            if not isinstance(topic, Exception)
-            for one in topic.partitions
-            if not self._options.assigned
-            or TopicPartition(str(name), one.index) in self._options.assigned
-        }
+        """As ``partitions``; where losses are accepted, without what doesn't exist any more."""
+        return await self.partitions(all_exist=self._options.fail_on_data_loss)
 
     async def look_up(
         self, specs: Mapping[TopicPartition, Any]
