@@ -464,7 +464,7 @@ class Admin(AsyncOnly):
         timeout: float | None = None,
         return_errors: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Set committed offsets of a group that has no members, or that nobody ever joined.
+        """Set committed offsets of a group that has no members, or of a new one.
 
         Args:
             group: Its name; one that doesn't exist comes into being.

@@ -1,7 +1,7 @@
 """``OffsetListener``: how far queries are, committed to a group, where monitors of lag see it.
 
 Spark calls it in the driver, after each micro-batch. It is the only place where the end of the last
-batch is seen: Spark tells a source of a batch when the next one begins.
+batch is seen: Spark notifies a source of a batch when the next one begins.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_settings_come_from_a_file_that_each_node_reads(
         reader.option("kclient.properties.file", str(tmp_path / "none")).load().count()
 
 
-def test_wrong_options_are_told_when_the_frame_is_made(spark: Any, read: Any) -> None:
+def test_wrong_options_are_reported_when_the_frame_is_made(spark: Any, read: Any) -> None:
     with pytest.raises(Exception, match="did you mean subscribe"):
         read(subscrbe="x")
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):

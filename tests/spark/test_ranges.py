@@ -69,6 +69,6 @@ def test_many_short_ranges_share_tasks_evenly(sizes) -> None:
     assert max(totals) - min(totals) <= max(sizes)
 
 
-def test_who_says_how_many_tasks_gets_them() -> None:
+def test_a_number_of_tasks_that_was_asked_for_is_kept() -> None:
     assert len(tasks_of(of([100] * 100), 100, None)) == 100
     assert len(tasks_of(of([100] * 100), None, 100)) == 100
