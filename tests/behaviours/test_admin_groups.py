@@ -43,10 +43,10 @@ async def test_a_group_with_members_accepts_no_offsets_from_outside(
         await (await admin()).alter_consumer_group_offsets(group, {TopicPartition(name, 0): 0})
 
 
-async def test_one_unknown_partition_keeps_no_other_from_its_offset(admin: Any, topic: Any) -> None:
+async def test_one_unknown_topic_keeps_no_other_from_its_offset(admin: Any, topic: Any) -> None:
     name = await topic()
     client = await admin()
-    known, unknown = TopicPartition(name, 0), TopicPartition(name, 7)
+    known, unknown = TopicPartition(name, 0), TopicPartition(f"{name}-unknown", 0)
     outcomes = await client.alter_consumer_group_offsets(
         f"{name}-audit", {unknown: 1, known: 0}, timeout=1.0, return_errors=True
     )

@@ -173,19 +173,19 @@ async def test_members_that_come_and_go_double_nothing(
 async def test_a_slow_handler_commits_before_its_transaction_is_too_old(
     broker, topic, producer, consumer, generations
 ) -> None:
-    source, target, group, numbers = await scene(topic, producer, consumer, 30)
+    source, target, group, numbers = await scene(topic, producer, consumer, 20)
     reader = await consumer(source, **reading(group))
-    out = await producer(transactional_id=group, transaction_timeout=1.0)
+    out = await producer(transactional_id=group, transaction_timeout=2.0)
 
     async def handle(record: Any, txn: Any) -> None:
         txn.send(target, record.value)
-        await asyncio.sleep(0.1)  # 3 s for what one poll returns
+        await asyncio.sleep(0.2)  # 4 s for what one poll returns
 
     work = asyncio.create_task(kclient.process(reader, out, handle))
-    await until_committed(reader, {TopicPartition(source, n): 15 for n in (0, 1)})
+    await until_committed(reader, {TopicPartition(source, n): 10 for n in (0, 1)})
     await ended(work)
     assert out.metrics()["producer.transactions_committed"] > 1
-    assert await output(consumer, target, 30) == numbers
+    assert await output(consumer, target, 20) == numbers
 
 
 async def test_clients_that_do_not_suit_it_are_refused(broker, topic, producer, consumer) -> None:
