@@ -45,7 +45,8 @@ SANS_IO = tuple(
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_methods.py foreign_settings.py settings.py config.py",
         "network": "connection.py frames.py handshake.py nodes.py sasl",
-        "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py view.py",
+        "cluster": "metadata.py metadata_merge.py offset_lookup.py offset_requests.py "
+        "retry.py topic.py view.py",
         "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
         "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py "
         "sticky_partitioner.py",
@@ -53,7 +54,7 @@ SANS_IO = tuple(
         "fetch_buffer.py fetch_response.py fetch_scheduler.py fetch_session.py health.py "
         "log_truncation.py offset_reset.py partition_state.py stall_detection.py subscription.py "
         "handlers/retries.py handlers/run_options.py handlers/tracker.py",
-        "group": "assignors consumer_protocol.py member.py offset_requests.py",
+        "group": "assignors commit_errors.py consumer_protocol.py member.py",
         "admin": "descriptions.py topics.py",
         "testing": "broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "

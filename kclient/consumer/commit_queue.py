@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kclient.errors import BrokerError, CommitFailed, KafkaError, RequestTimedOut, some_of
-from kclient.group.offset_requests import (
+from kclient.group.commit_errors import (
     SHOWN,
     CommitErrorAction,
     combined_error,

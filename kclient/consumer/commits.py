@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast, Wakeup
 from kclient.consumer.commit_queue import Commit, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
+from kclient.group.commit_errors import CommitErrorAction, commit_error_action, patience
 from kclient.group.member import OUTSIDE
-from kclient.group.offset_requests import CommitErrorAction, commit_error_action, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

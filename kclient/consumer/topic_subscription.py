@@ -13,7 +13,7 @@ from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.consumer.arguments import NOTHING, TopicFilter
 from kclient.errors import some_of
-from kclient.group.offset_requests import is_unknown
+from kclient.group.commit_errors import is_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,20 +2,22 @@
 
 ``consumer.commits`` makes attempts to commit through it, and decides what is retried; a consumer in
 a group reads here where to continue. It finds the coordinator through ``Coordinator``; requests and
-responses are ``offset_requests``. It has no task.
+responses are ``cluster.offset_requests``. It has no task.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kclient.cluster.offset_requests import OffsetCommit, OffsetFetch
 from kclient.cluster.retry import Attempts, RetryAction, retry_action
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, RequestTimedOut, broker_error
-from kclient.group.offset_requests import OffsetCommit, OffsetFetch, was_recreated
+from kclient.group.commit_errors import was_recreated
 from kclient.network import Lane
 from kclient.protocol.messages.offset_commit import OffsetCommitRequest
 from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
+from kclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -107,7 +109,10 @@ class GroupOffsets:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Send one request."""
         view = self._core.metadata.view
-        order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids, wanted)
+        member = GroupMetadata(
+            self.group_id, generation.generation_id, generation.member_id, generation.instance_id
+        )
+        order = OffsetCommit(member, offsets, view, topic_ids, wanted)
         try:
             return await self._ask(order, OffsetCommitRequest, offsets, limit)
         finally:

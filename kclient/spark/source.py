@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyspark.sql.datasource as api
 
-from kclient.spark.columns import DATA, Converter, arrow_schema, check_schema, ddl
-from kclient.spark.decoding import Decoder, ValueDecoder, decode_json
+from kclient.spark.columns import (
+    DATA,
+    Converter,
+    Decoder,
+    ValueDecoder,
+    arrow_schema,
+    check_schema,
+    ddl,
+    decode_json,
+)
 from kclient.spark.loop import client_properties, run
 from kclient.spark.options import EARLIEST, SourceOptions, parse_options
 from kclient.spark.planning import Planner

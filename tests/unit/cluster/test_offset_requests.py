@@ -5,41 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kclient.broker_errors import (
-    BrokerTimedOut,
-    CoordinatorLoadInProgress,
-    FencedInstanceId,
     GroupAuthorizationFailed,
-    GroupIdNotFound,
     IllegalGeneration,
-    InvalidCommitOffsetSize,
-    NotCoordinator,
     OffsetMetadataTooLarge,
-    RebalanceInProgress,
-    StaleMemberEpoch,
-    TopicAuthorizationFailed,
-    UnknownMemberId,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
+from kclient.cluster.offset_requests import OffsetCommit, OffsetFetch
 from kclient.cluster.topic import Partition
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
-    ClientClosed,
-    ConnectionLost,
-    KafkaError,
     NoCommonVersion,
     ProtocolError,
-    some_of,
-)
-from kclient.group.member import OUTSIDE, Generation
-from kclient.group.offset_requests import (
-    CommitErrorAction,
-    OffsetCommit,
-    OffsetFetch,
-    combined_error,
-    commit_error_action,
 )
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -56,12 +33,12 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kclient.types import OffsetAndMetadata, TopicPartition
+from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.support.views import topic_of, view_of
 
 T_ID, U_ID = b"t" * 16, b"u" * 16
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-MEMBER = Generation(7, "member-1", "instance-1")
+MEMBER = GroupMetadata("g", 7, "member-1", "instance-1")
 OFFSETS = {
     T0: OffsetAndMetadata(10, 3, "note"),
     U0: OffsetAndMetadata(20),
@@ -79,8 +56,8 @@ KNOWN = view(t=T_ID, u=U_ID)
 NAMES = {T_ID: "t", U_ID: "u"}
 
 
-def order(generation: Generation = MEMBER, known: Cluster = KNOWN) -> OffsetCommit:
-    return OffsetCommit("g", generation, OFFSETS, known)
+def order(member: GroupMetadata = MEMBER, known: Cluster = KNOWN) -> OffsetCommit:
+    return OffsetCommit(member, OFFSETS, known)
 
 
 @pytest.mark.parametrize("version", range(1, OffsetCommitRequest.MAX_VERSION + 1))
@@ -108,7 +85,7 @@ def test_a_commit_has_in_every_version_all_that_the_version_can(version: int) ->
 
 
 def test_a_commit_without_membership_has_no_member_id() -> None:
-    sent = order(OUTSIDE).build(10)
+    sent = order(GroupMetadata("g")).build(10)
     assert (sent.generation_id_or_member_epoch, sent.member_id) == (-1, "")
     assert sent.group_instance_id is None
 
@@ -183,54 +160,6 @@ def test_of_two_results_for_one_partition_the_error_counts() -> None:
     said = order().read(answer)
     assert isinstance(said[T0], IllegalGeneration)
     assert isinstance(said[T1], IllegalGeneration)
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (CoordinatorLoadInProgress(), CommitErrorAction.RETRY),
-        (NotCoordinator(), CommitErrorAction.RETRY),
-        (UnknownTopicOrPartition(), CommitErrorAction.RETRY),
-        (UnknownTopicId(), CommitErrorAction.RETRY),
-        (BrokerTimedOut(), CommitErrorAction.RETRY),
-        (ConnectionLost(), CommitErrorAction.RETRY),
-        (RebalanceInProgress(), CommitErrorAction.REBALANCING),
-        (IllegalGeneration(), CommitErrorAction.FENCED),
-        (UnknownMemberId(), CommitErrorAction.FENCED),
-        (FencedInstanceId(), CommitErrorAction.FENCED),
-        (StaleMemberEpoch(), CommitErrorAction.FENCED),
-        (GroupIdNotFound(), CommitErrorAction.FENCED),
-        (OffsetMetadataTooLarge(), CommitErrorAction.REFUSED),
-        (InvalidCommitOffsetSize(), CommitErrorAction.REFUSED),
-        (GroupAuthorizationFailed(), CommitErrorAction.REFUSED),
-        (TopicAuthorizationFailed(), CommitErrorAction.REFUSED),
-        (ProtocolError(), CommitErrorAction.REFUSED),
-        (ClientClosed(), CommitErrorAction.REFUSED),
-    ],
-)
-def test_what_an_error_means_for_a_commit(error: KafkaError, expected: CommitErrorAction) -> None:
-    assert commit_error_action(error) is expected
-
-
-def test_one_error_names_all_partitions_that_have_the_like() -> None:
-    errors: dict[TopicPartition, KafkaError] = {
-        T0: TopicAuthorizationFailed("no", node_id=3),
-        T1: TopicAuthorizationFailed("no"),
-        U0: OffsetMetadataTooLarge("too long"),
-    }
-    error = combined_error(errors, "g")
-    assert isinstance(error, TopicAuthorizationFailed)
-    assert "commit of t-0, t-1 by group g" in str(error)
-    assert (error.topic_partition, error.node_id) == (None, 3)
-    assert ["OffsetMetadataTooLarge" in note for note in error.__notes__] == [True]
-    assert combined_error({U0: errors[U0]}, "g").topic_partition == U0
-    assert errors[T0].message == "no"  # it may be shared with other calls
-
-
-def test_a_text_names_the_first_partitions_and_counts_the_others() -> None:
-    partitions = [TopicPartition("t", index) for index in range(7)]
-    assert some_of(partitions, 5) == "t-0, t-1, t-2, t-3, t-4 and 2 more"
-    assert some_of(partitions[:5], 5) == "t-0, t-1, t-2, t-3, t-4"
 
 
 # OffsetFetch

@@ -1,27 +1,17 @@
 """OffsetCommit and OffsetFetch: the requests in any version, and their responses. Sans-IO.
 
-Made by ``offsets`` for each attempt. ``commit_error_action`` is the one place that decides what an
-error means for a commit; all retries follow it. A partition whose offset isn't reported has an
-error, never a default: a consumer must not start at an arbitrary offset.
+``group.offsets`` makes one for each attempt, ``admin.group_offsets`` one from outside of a group.
+A partition whose offset isn't reported has an error, never a default: a consumer must not start at
+an arbitrary offset.
 """
 
 from __future__ import annotations
 
-import enum
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kclient.cluster.retry import MISSING_PARTITION_GRACE, UNKNOWN_TOPIC_GRACE
 from kclient.error_codes import ErrorCode
-from kclient.errors import (
-    BrokerError,
-    KafkaError,
-    NoCommonVersion,
-    ProtocolError,
-    broker_error,
-    some_of,
-)
+from kclient.errors import KafkaError, NoCommonVersion, ProtocolError, broker_error
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -43,7 +33,7 @@ from kclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
-    from kclient.group.member import Generation
+    from kclient.types import GroupMetadata
 
 _FIRST_IN_KAFKA: Final = 1
 """Version 0 of both requests keeps offsets in ZooKeeper, and never checks whether a member may
@@ -55,106 +45,6 @@ _FIRST_STABLE_FETCH: Final = 7
 """Older brokers can't wait for open transactions (KIP-447)."""
 _FIRST_FETCH_OF_GROUPS: Final = 8
 _NO_EPOCH: Final = -1
-SHOWN: Final = 5
-"""Partitions that an error text names."""
-
-
-class CommitErrorAction(enum.Enum):
-    """What follows from an error of a commit."""
-
-    RETRY = "the same commit may succeed in a while"
-    REBALANCING = "the group rebalances: it may succeed once, or until, this member has joined anew"
-    FENCED = "the coordinator doesn't have this member, or not in that generation"
-    REFUSED = "it would fail again"
-
-
-_OUSTED = frozenset(
-    {
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    }
-)
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_UNKNOWN_HINT: Final = (
-    "check that the topic exists, and how many partitions it has; without the right to describe a "
-    "topic it looks as if it did not exist"
-)
-_FINAL = frozenset({ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
-
-
-def commit_error_action(error: KafkaError) -> CommitErrorAction:
-    """The action after ``error``. An unknown topic may not have reached the coordinator yet."""
-    if isinstance(error, BrokerError):
-        if error.code in _OUSTED:
-            return CommitErrorAction.FENCED
-        if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
-            return CommitErrorAction.REBALANCING
-        if error.code in _FINAL:
-            return CommitErrorAction.REFUSED
-    return CommitErrorAction.RETRY if error.retriable else CommitErrorAction.REFUSED
-
-
-def is_unknown(error: KafkaError) -> bool:
-    """Whether ``error`` reports an unknown partition, which may still be propagating."""
-    return isinstance(error, BrokerError) and error.code in _UNKNOWN
-
-
-def was_recreated(partition: TopicPartition, topic_id: bytes | None, view: Cluster) -> bool:
-    """Whether ``view`` has another topic of that name than the one of ``topic_id``."""
-    return bool(topic_id) and view.topic_id(partition.topic) not in (None, topic_id)
-
-
-def patience(
-    partition: TopicPartition,
-    view: Cluster,
-    topic_id: bytes | None = None,
-    *,
-    by_name: bool = False,
-) -> float:
-    """Return for how many seconds a coordinator may not know ``partition``.
-
-    For ever where the view has it, as then it is the coordinator that lags behind. A request by
-    name is not repeated for long: a topic that is recreated would take the offset.
-
-    Args:
-        partition: The partition.
-        view: The current view of the cluster.
-        topic_id: Of the topic that the offset was read from, empty where brokers have no ids; None
-            for an offset that was not read here.
-        by_name: The request named the topic.
-    """
-    if was_recreated(partition, topic_id, view):
-        return 0.0
-    count = view.partition_count(partition.topic)
-    if by_name and (topic_id is not None or count is not None):
-        return MISSING_PARTITION_GRACE
-    if count is None:
-        return UNKNOWN_TOPIC_GRACE
-    return MISSING_PARTITION_GRACE if partition.partition >= count else math.inf
-
-
-def combined_error(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaError:
-    """Combine the errors of a commit that failed for these partitions into one.
-
-    It is that of the first partition, naming all with the same kind; others are in its notes.
-    """
-    kinds: dict[type[KafkaError], list[TopicPartition]] = {}
-    for partition, error in errors.items():
-        kinds.setdefault(type(error), []).append(partition)
-    (kind, partitions), *others = kinds.items()
-    error = errors[partitions[0]]
-    if issubclass(kind, BrokerError):
-        doing = f"commit of {some_of(partitions, SHOWN)} by group {group_id}"
-        about = partitions[0] if len(partitions) == 1 else None
-        hint = _UNKNOWN_HINT if is_unknown(error) else None
-        node_id = error.node_id
-        error = broker_error(kind.code, doing, topic_partition=about, node_id=node_id, hint=hint)
-    for other, some in others:
-        error.add_note(f"{some_of(some, SHOWN)}: {other.__name__}: {errors[some[0]]}")
-    return error
 
 
 class TopicIds:
@@ -227,8 +117,7 @@ class OffsetCommit:
     """A commit of some offsets in one request.
 
     Args:
-        group_id: Of the group.
-        generation: Of the member that commits; ``OUTSIDE`` without membership.
+        member: Which member of which group commits, or that it is none.
         offsets: What to commit.
         view: Where the ids of topics are looked up that ``topic_ids`` doesn't have.
         topic_ids: Of the topics that the offsets were read from, by partition.
@@ -242,15 +131,13 @@ class OffsetCommit:
 
     def __init__(
         self,
-        group_id: str,
-        generation: Generation,
+        member: GroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         view: Cluster,
         topic_ids: Mapping[TopicPartition, bytes | None] | None = None,
         wanted: Callable[[TopicPartition], bool] = lambda partition: True,
     ) -> None:
-        self._group_id = group_id
-        self._generation = generation
+        self._member = member
         self.offsets = offsets
         self.by_name = False
         self._wanted = wanted
@@ -271,10 +158,10 @@ class OffsetCommit:
             NoCommonVersion: The version doesn't keep offsets in Kafka, or is over ``max_version``.
         """
         self._ids.check(version, "OffsetCommit version 0 keeps offsets in ZooKeeper")
-        member = self._generation
+        member = self._member
         self.by_name = version <= _LAST_BY_NAME
         request = OffsetCommitRequest(
-            group_id=self._group_id,
+            group_id=member.group,
             generation_id_or_member_epoch=member.generation_id,
             member_id=member.member_id,
             group_instance_id=member.instance_id if version >= _FIRST_COMMIT_OF_INSTANCES else None,
@@ -321,7 +208,7 @@ class OffsetCommit:
 
     def _doing(self, key: TopicPartition) -> str:
         offset = self.offsets[key].offset if key in self.offsets else -1
-        return f"commit of offset {offset} of {key} by group {self._group_id}"
+        return f"commit of offset {offset} of {key} by group {self._member.group}"
 
 
 def _entry(partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetCommitRequestPartition:
