@@ -6,6 +6,7 @@ batch is seen: Spark notifies a source of a batch when the next one begins.
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -116,7 +117,9 @@ class OffsetListener(StreamingQueryListener):
 
 def _offset_of(text: str | None) -> StreamOffset | None:
     """The offset of a source of kclient; None for any other one."""
-    try:
-        return StreamOffset.from_json(json.loads(text or ""))
-    except (ValueError, AttributeError, TypeError):
-        return None
+    for read in (json.loads, ast.literal_eval):  # PySpark 4.1 has some as Python writes them
+        try:
+            return StreamOffset.from_json(read(text or ""))
+        except (ValueError, AttributeError, TypeError, SyntaxError):
+            pass
+    return None

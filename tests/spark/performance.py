@@ -1,10 +1,12 @@
 """What a read costs beside Spark's own connector, tuned, and beside ready Arrow batches.
 
     python -m tests.spark.performance 127.0.0.1:9092 [--rounds 10] [--only sum] [--records 1000000]
+                                                     [--tcp]
 
 Each row runs the variants one after the other in each round, in turns; the first two rounds warm up
 and are dropped. Medians of the rest, and of the ratios of each round. The tuned settings of the
-connector are its best of those measured; its defaults wait a second for nothing.
+connector are its best of those measured; its defaults wait a second for nothing. With ``--tcp``
+Spark speaks with its Python workers as it does by default.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ TUNED = {
     "kafka.receive.buffer.bytes": str(2**20),
     "kafka.fetch.max.wait.ms": "10",
 }
+WORKERS = {"spark.python.unix.domain.socket.enabled": "true"}
+"""As docs/spark.md has it: over TCP each task of Python waits 40 ms for a delayed ACK."""
 PARTITIONS = 4
 WARM_UP = 2
 MICRO_BATCH = 50_000
@@ -251,8 +255,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", default="")
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--tcp", action="store_true")
     given = parser.parse_args()
-    spark = spark_session(connector_jars())
+    spark = spark_session(connector_jars(), {} if given.tcp else WORKERS)
     spark.dataSource.register(ReadyBatches)
     bench = Bench(spark, given.bootstrap, given.rounds)
 
