@@ -33,7 +33,7 @@ class ProcessPlan(Plan):
     Attributes:
         producing: Settings of the producers.
         options: Of ``process``.
-        raises: Share of the records for which the handler raises.
+        raises: Share of the calls in which the handler raises, but for one record only once.
     """
 
     producing: dict[str, Any] = field(default_factory=dict)
@@ -195,5 +195,6 @@ class ProcessPlayer(Member):
                 self._say(f"  {self.name} sleeps for {seconds:.1f} s")
                 await asyncio.sleep(seconds)
         if not self.quick and chance.random() < self._plan.raises:
-            raise Planned
+            if self._watch.raises(partition, record.offset):
+                raise Planned
         self._watch.done(partition, record.offset + 1)

@@ -80,6 +80,7 @@ class ProcessWatch(GroupWatch):
         self.handled = 0
         self._ends: dict[tuple[int, int], int] = {}  # of the source, where its log ends there
         self.ended: Counter[str] = Counter()
+        self._raised: set[tuple[TopicPartition, int]] = set()
 
     def begins(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """Record that a handler was called."""
@@ -90,6 +91,13 @@ class ProcessWatch(GroupWatch):
         known = self.values.setdefault((partition, offset), value)
         if known != value:
             self.fail(f"{partition}@{offset} is {value!r}, and was {known!r} before")
+
+    def raises(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether a handler may raise for a record: once, or a long batch would never be done."""
+        place = (partition, offset)
+        first = place not in self._raised
+        self._raised.add(place)
+        return first
 
     # Offsets
 
