@@ -477,8 +477,8 @@ class Admin(AsyncOnly):
 
         Raises:
             UnknownMemberId: The group has members: they commit by themselves.
-            UnknownTopicOrPartition: There is no such partition. It counts as retriable, as the
-                coordinator may not have heard of it yet: it comes after ``timeout``.
+            RequestTimedOut: ``timeout`` passed. A partition that doesn't exist ends so, too, as
+                the coordinator may not have heard of it yet: the cause says it.
             GroupAuthorizationFailed, TopicAuthorizationFailed: This client may not do that.
 
         Cancellation: the offsets may be set all the same.

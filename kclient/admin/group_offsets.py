@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kclient.cluster.coordinator import Coordinator, CoordinatorKey
-from kclient.cluster.offset_requests import OffsetCommit
+from kclient.cluster.offset_requests import LAST_BY_NAME, OffsetCommit
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, RequestTimedOut
 from kclient.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -53,8 +53,10 @@ async def alter_consumer_group_offsets(
             check=check,
             may_repeat=lambda api, error: error.retriable,
             retry_state=core.calls.retry_state(f"OffsetCommit of group {group}", timeout),
-            max_version=commit.max_version,
+            max_version=LAST_BY_NAME,  # ids may be of a topic that was deleted since
         )
     except (BrokerError, RequestTimedOut) as error:
-        return {key: None if outcomes.get(key, error) is None else error for key in offsets}
+        for key in offsets:
+            own = outcomes.get(key, error)
+            outcomes[key] = error if own is not None and own.retriable else own
     return outcomes

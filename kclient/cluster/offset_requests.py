@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FIRST_IN_KAFKA: Final = 1
 """Version 0 of both requests keeps offsets in ZooKeeper, and never checks whether a member may
 commit."""
-_LAST_BY_NAME: Final = 9
+LAST_BY_NAME: Final = 9
 """Last version of both requests that names topics (KIP-848)."""
 _FIRST_COMMIT_OF_INSTANCES: Final = 7
 _FIRST_STABLE_FETCH: Final = 7
@@ -72,7 +72,7 @@ class TopicIds:
         found = {topic: ids.get(topic) or view.topic_id(topic) for topic in topics}
         self._ids = {topic: one for topic, one in found.items() if one is not None}
         self._names = {one: topic for topic, one in self._ids.items()}
-        self.max_version = None if len(self._ids) == len(found) else _LAST_BY_NAME
+        self.max_version = None if len(self._ids) == len(found) else LAST_BY_NAME
 
     def check(self, version: int, in_zookeeper: str) -> None:
         """Raise NoCommonVersion if ``version`` uses ids and one isn't known, or it is too old.
@@ -86,7 +86,7 @@ class TopicIds:
 
     def identify(self, topic: Any, name: str, version: int) -> None:
         """Put the id or the name, as ``version`` has it, into a topic of a request."""
-        if version > _LAST_BY_NAME:
+        if version > LAST_BY_NAME:
             topic.topic_id = self._ids[name]
         else:
             topic.name = name
@@ -159,7 +159,7 @@ class OffsetCommit:
         """
         self._ids.check(version, "OffsetCommit version 0 keeps offsets in ZooKeeper")
         member = self._member
-        self.by_name = version <= _LAST_BY_NAME
+        self.by_name = version <= LAST_BY_NAME
         request = OffsetCommitRequest(
             group_id=member.group,
             generation_id_or_member_epoch=member.generation_id,
