@@ -33,7 +33,7 @@ class ProcessPlan(Plan):
     Attributes:
         producing: Settings of the producers.
         options: Of ``process``.
-        raises: Share of the calls in which the handler raises, but for one record only once.
+        raises: Share of the calls in which the handler raises, at most once for each record.
     """
 
     producing: dict[str, Any] = field(default_factory=dict)

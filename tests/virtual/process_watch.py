@@ -93,7 +93,7 @@ class ProcessWatch(GroupWatch):
             self.fail(f"{partition}@{offset} is {value!r}, and was {known!r} before")
 
     def raises(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether a handler may raise for a record: once, or a long batch would never be done."""
+        """Whether a handler may raise for a record: once, or a long batch would take too long."""
         place = (partition, offset)
         first = place not in self._raised
         self._raised.add(place)
