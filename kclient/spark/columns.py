@@ -105,8 +105,9 @@ def polled(names: Sequence[str], *, several: bool) -> list[str]:
         for name in names
         if name not in _DECODED and (several or name not in _SAME)
     ]
-    if DATA in names and "value" not in wanted:
-        wanted.append("value")
+    if DATA in names:  # made of the value, by a decoder that may want the topic, too
+        made_of = ("value", "topic") if several else ("value",)
+        wanted += [name for name in made_of if name not in wanted]
     return wanted or ["offset"]
 
 
@@ -213,10 +214,15 @@ class ValueDecoder:
                         _check_whole(row, whole)
                 except Exception as failure:
                     row = None
-                    error = f"{type(failure).__name__}: {failure}"
+                    error = _text_of(failure)
             rows.append(row)
             errors.append(error)
         return _typed(rows, errors, kind), pyarrow.array(errors, pyarrow.string())
+
+
+def _text_of(failure: Exception) -> str:
+    text = f"{type(failure).__name__}: {failure}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _check_whole(row: Mapping[str, Any], names: list[str]) -> None:
@@ -239,5 +245,5 @@ def _typed(
         try:
             pyarrow.array([row], kind)
         except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as failure:
-            rows[number], errors[number] = None, f"{type(failure).__name__}: {failure}"
+            rows[number], errors[number] = None, _text_of(failure)
     return pyarrow.array(rows, kind)

@@ -26,6 +26,8 @@ from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.spark")
 
+COMMIT_TIMEOUT = 5.0
+"""Seconds: the thread of Spark that calls listeners waits meanwhile."""
 Report = Callable[[str, Mapping[TopicPartition, int]], object]
 
 
@@ -88,18 +90,21 @@ class OffsetListener(StreamingQueryListener):
         name = progress.name or str(progress.id)
         if self._query not in (None, progress.name):
             return
+        lag: dict[TopicPartition, int] = {}
         for source in progress.sources:
             ends = _offset_of(source.endOffset)
             if ends is None:
                 continue
             latest = _offset_of(source.latestOffset) or ends
-            self.lag[name] = self.lag.get(name, {}) | {
+            lag |= {
                 key: max(0, latest.positions.get(key, end) - end)
                 for key, end in ends.positions.items()
             }
             self._commit(name, ends)
-        if name in self.lag and self._on_lag is not None:
-            self._on_lag(name, self.lag[name])
+        if lag:
+            self.lag[name] = lag
+            if self._on_lag is not None:
+                self._on_lag(name, lag)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Spark calls it."""
@@ -112,7 +117,9 @@ class OffsetListener(StreamingQueryListener):
 
     async def _commit_all(self, ends: StreamOffset) -> None:
         admin = await admin_of(self._properties)
-        await admin.alter_consumer_group_offsets(self._group, ends.positions)
+        await admin.alter_consumer_group_offsets(
+            self._group, ends.positions, timeout=COMMIT_TIMEOUT
+        )
 
 
 def _offset_of(text: str | None) -> StreamOffset | None:

@@ -47,6 +47,12 @@ def data_lost(options: SourceOptions, what: str) -> None:
     logger.warning("%s (failOnDataLoss=false: going on)", what)
 
 
+_UNKNOWN_HINT = (
+    "check the topics of option subscribe or assign; with failOnDataLoss=false a stream goes on "
+    "without one that was deleted"
+)
+
+
 class Planner:
     """Looks up topics and offsets for one source.
 
@@ -84,7 +90,11 @@ class Planner:
         elif options.assigned:
             names = {partition.topic for partition in options.assigned}
         found: dict[TopicPartition, str | None] = {}
-        described = await admin.describe_topics(names, return_errors=not all_exist)
+        try:
+            described = await admin.describe_topics(names, return_errors=not all_exist)
+        except UnknownTopicOrPartition as error:
+            error.hint = _UNKNOWN_HINT
+            raise
         for name, topic in described.items():
             if isinstance(topic, UnknownTopicOrPartition):
                 continue

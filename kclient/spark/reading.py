@@ -113,7 +113,10 @@ class _Reading:
             except OffsetOutOfRange as error:
                 await self._skip_lost(error, left)
             except (UnknownTopicOrPartition, UnknownTopicId):
+                if waited >= self._options.poll_timeout:
+                    raise
                 await self._skip_deleted(left)
+                await asyncio.sleep(_PAUSE)
             except KafkaError as error:
                 if not error.retriable or waited >= self._options.poll_timeout:
                     raise

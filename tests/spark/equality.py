@@ -136,7 +136,7 @@ def cases(topics: Topics) -> Iterator[Case]:
                    parts=True)  # fmt: skip
     if connector_version() != "4.0.0":
         yield Case(
-            "maxRecordsPerPartition (theirs has an effect beside minPartitions only)",
+            "maxRecordsPerPartition (theirs has an effect only together with minPartitions)",
             {"subscribe": one, "maxRecordsPerPartition": "70"},
         )
         yield Case(

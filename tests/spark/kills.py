@@ -29,7 +29,7 @@ import pyarrow
 import pyarrow.parquet
 
 from kclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from tests.spark.session import ROOT, spark_session
+from tests.spark.session import ROOT, WORKERS, spark_session
 
 PARTITIONS = 4
 BATCH = 5_000
@@ -38,7 +38,7 @@ _LIMIT = 600.0
 
 def drive(bootstrap: str, topic: str, folder: Path) -> None:
     """The driver: it reads until it is killed, or until a file says to stop."""
-    spark = spark_session(failures=10)
+    spark = spark_session(config=WORKERS, failures=10)
 
     def keep(batch: Any, number: int) -> None:
         # A batch that is repeated replaces itself: its folder has the number.

@@ -29,7 +29,7 @@ import pyspark.sql.datasource as api
 from kclient import Admin, NewTopic, Producer
 from kclient.spark.columns import ROWS, arrow_schema, ddl
 from tests.spark.connector import connector_jars
-from tests.spark.session import spark_session
+from tests.spark.session import WORKERS, spark_session
 
 TUNED = {
     "kafka.max.poll.records": "10000",
@@ -38,8 +38,6 @@ TUNED = {
     "kafka.receive.buffer.bytes": str(2**20),
     "kafka.fetch.max.wait.ms": "10",
 }
-WORKERS = {"spark.python.unix.domain.socket.enabled": "true"}
-"""As docs/spark.md has it: over TCP each task of Python waits 40 ms for a delayed ACK."""
 PARTITIONS = 4
 WARM_UP = 2
 MICRO_BATCH = 50_000

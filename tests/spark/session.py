@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+WORKERS = {"spark.python.unix.domain.socket.enabled": "true"}
+"""As docs/spark.md has it: over TCP each task of Python waits 40 ms for a delayed ACK."""
 
 
 def spark_session(

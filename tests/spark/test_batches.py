@@ -87,20 +87,31 @@ class Halves(KafkaDataSource):
         return "halves"
 
     def decode_value(self, topic: str, value: bytes) -> dict[str, str]:
-        left, right = value.decode().split("|")
+        text = value.decode(errors="surrogateescape")
+        if "|" not in text:
+            raise ValueError(text)
+        left, right = text.split("|")
         return {"left": left, "right": right}
 
 
 def test_a_class_of_ones_own_decodes_values(spark: Any, topics: Any) -> None:
     name = topics.create()
-    topics.write(name, [(0, b"a|b"), (0, b"c")])
+    topics.write(name, [(0, b"a|b"), (0, b"c"), (0, b"\xff")])
     spark.dataSource.register(Halves)
     reader = spark.read.format("halves").option("kafka.bootstrap.servers", topics.bootstrap)
     found = reader.option("subscribe", name).load().orderBy("offset").select("data.*", "error")
-    first, second = found.collect()
+    first, second, third = found.collect()
     assert (first.left, first.right, first.error) == ("a", "b", None)
     assert second.left is None
     assert "ValueError" in second.error
+    assert third.error == r"ValueError: \udcff"  # no text that could be written as UTF-8
+
+
+def test_values_are_decoded_where_short_partitions_share_a_task(topics: Any, read: Any) -> None:
+    name = topics.create(partitions=20)
+    topics.write(name, [(n, b'{"n": %d}' % n) for n in range(20)])
+    found = read(subscribe=name, valueSchema="n int", schema="data struct<n: int>").collect()
+    assert sorted(row.data.n for row in found) == list(range(20))
 
 
 def test_records_that_are_gone_are_an_error_unless_it_is_said_to_go_on(

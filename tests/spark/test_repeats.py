@@ -114,3 +114,12 @@ def test_what_does_not_fit_is_an_error_and_an_error_needs_data(topics: Any) -> N
     alone = StructType([StructField("error", StringType())])
     with pytest.raises(InvalidConfig, match="error without data"):
         KafkaDataSource(options).reader(alone)
+
+
+@pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.fetch.maxx.bytes"])
+def test_a_client_setting_that_tasks_cannot_use_is_refused_on_the_driver(
+    topics: Any, name: str
+) -> None:
+    options = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": "t", name: "lots"}
+    with pytest.raises(InvalidConfig, match=r"fetch\.maxx?\.bytes|fetch_maxx?_bytes"):
+        KafkaDataSource(options).reader(SCHEMA).partitions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from kclient import TopicPartition
 from kclient.spark import OffsetListener
 from kclient.spark.stream import HAS_LIMITS
+
+OFFSETS = ("endOffset", "latestOffset")
 
 
 def numbered(count: int, start: int = 0, partitions: int = 1) -> list[tuple[int, bytes]]:
@@ -103,6 +106,25 @@ def test_a_topic_that_was_created_again_is_an_error_unless_it_is_said_to_go_on(
     assert [row[2] for row in found] == [b"%d" % n for n in range(100, 108)]
 
 
+def test_a_topic_that_is_deleted_leaves_a_pattern_with_an_error_unless_it_is_said_to_go_on(
+    topics: Any, streams: Any
+) -> None:
+    stem = topics.create()
+    for name in (stem, f"{stem}-gone"):
+        if name != stem:
+            topics.create(name=name)
+        topics.write(name, numbered(3))
+    pattern = f"{stem}.*"
+    assert len(streams.run(subscribePattern=pattern, startingOffsets="earliest")) == 6
+    topics.admin(lambda admin: admin.delete_topics([f"{stem}-gone"]))
+    topics.write(stem, numbered(2, 3))
+    query = streams.start(subscribePattern=pattern)
+    with pytest.raises(Exception, match=r"(don't exist any more|were deleted).*-gone"):
+        query.awaitTermination(120)
+    found = streams.run(subscribePattern=pattern, failOnDataLoss="false")
+    assert [row[2] for row in found] == [b"3", b"4"]
+
+
 def test_retention_that_overtakes_it_is_an_error_unless_it_is_said_to_go_on(
     topics: Any, streams: Any
 ) -> None:
@@ -159,9 +181,17 @@ def test_the_progress_has_the_latest_offsets(topics: Any, streams: Any) -> None:
     limit = {"maxOffsetsPerTrigger": "4"} if HAS_LIMITS else {}
     query = streams.start(subscribe=name, startingOffsets="earliest", **limit)
     assert query.awaitTermination(120)
+    progress = query.recentProgress[0]
+    behind = 0
+    if HAS_LIMITS:
+        behind = 6
+        latest = json.loads(progress.sources[0].latestOffset)
+        assert latest["topics"][name]["partitions"] == {"0": 10}
+        # As PySpark 4.1 has it, where progress comes by JSON.
+        as_python = {key: str(json.loads(progress.sources[0][key])) for key in OFFSETS}
+        progress = SimpleNamespace(name=query.name, sources=[SimpleNamespace(**as_python)])
     listener = OffsetListener(topics.bootstrap, f"{name}-group")
-    listener.onQueryProgress(SimpleNamespace(progress=query.recentProgress[0]))
-    behind = 6 if HAS_LIMITS else 0
+    listener.onQueryProgress(SimpleNamespace(progress=progress))
     assert listener.lag == {query.name: {TopicPartition(name, 0): behind}}
     assert _committed(topics, f"{name}-group", [TopicPartition(name, 0)]) == {
         TopicPartition(name, 0): 10 - behind
