@@ -122,9 +122,7 @@ async def admin_of(properties: Mapping[str, Any]) -> Admin:
 
 
 async def _started_admin(properties: Mapping[str, Any]) -> Admin:
-    _config(
-        ConsumerConfig, properties
-    )  # what tasks will make of them is refused here, in the driver
+    _config(ConsumerConfig, properties)  # what a task can't use is refused in the driver
     admin = Admin(config=_config(AdminConfig, properties))
     await admin.start()
     return admin

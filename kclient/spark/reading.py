@@ -112,14 +112,11 @@ class _Reading:
                 self._seek_again(left)
             except OffsetOutOfRange as error:
                 await self._skip_lost(error, left)
-            except (UnknownTopicOrPartition, UnknownTopicId):
-                if waited >= self._options.poll_timeout:
-                    raise
-                await self._skip_deleted(left)
-                await asyncio.sleep(_PAUSE)
             except KafkaError as error:
                 if not error.retriable or waited >= self._options.poll_timeout:
                     raise
+                if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
+                    await self._skip_deleted(left)
                 await asyncio.sleep(_PAUSE)
         return None
 

@@ -114,7 +114,7 @@ class _BaseStreamReader(api.DataSourceStreamReader):
         """Where each partition goes on, and where those begin that are new."""
         planner, options = Planner(self._options), self._options
         replaced = self._replaced(start, now)
-        self._check_gone(start, now)
+        self._check_deleted(start, now)
         first = await planner.earliest(now.positions)
         begins: dict[TopicPartition, int] = {}
         added: dict[TopicPartition, int] = {}
@@ -140,11 +140,12 @@ class _BaseStreamReader(api.DataSourceStreamReader):
             begins[key] = position
         return begins, added
 
-    def _check_gone(self, start: StreamOffset, end: StreamOffset) -> None:
+    def _check_deleted(self, start: StreamOffset, end: StreamOffset) -> None:
         """Topics of the start that the end doesn't have: a loss, too."""
-        gone = sorted({key.topic for key in start.positions} - {key.topic for key in end.positions})
-        if gone:
-            data_lost(self._options, f"topics don't exist any more: {', '.join(gone)}")
+        kept = {key.topic for key in end.positions}
+        deleted = sorted({key.topic for key in start.positions} - kept)
+        if deleted:
+            data_lost(self._options, f"topics don't exist any more: {', '.join(deleted)}")
 
     def _replaced(self, start: StreamOffset, end: StreamOffset) -> list[str]:
         """Topics of which the end has another id than the start; that is a loss."""
@@ -186,7 +187,7 @@ class _BaseStreamReader(api.DataSourceStreamReader):
         begins = {**dict.fromkeys(end.positions), **start.positions, **end.added}
         begins = {key: begins[key] for key in end.positions}
         if not HAS_LIMITS:  # the end was made without a look at the start
-            self._check_gone(start, end)
+            self._check_deleted(start, end)
             replaced = self._replaced(start, end)
             begins.update({key: None for key in begins if key.topic in replaced})
             for key, position in begins.items():

@@ -34,5 +34,5 @@ async def test_a_topic_that_was_created_anew_since_it_was_looked_up_takes_offset
 async def test_a_partition_that_a_topic_does_not_have_is_waited_for_and_named() -> None:
     async with Cluster() as cluster, Admin(cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic("flights", partitions=1)])
-        with pytest.raises(RequestTimedOut, match=r"flights-7|UNKNOWN_TOPIC_OR_PARTITION"):
+        with pytest.raises(RequestTimedOut, match=r"flights-7"):
             await admin.alter_consumer_group_offsets("audit", {OTHER: 3}, timeout=0.5)
