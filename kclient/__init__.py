@@ -20,7 +20,9 @@ _NAMES = {
     "kclient.consumer": ("Consumer", "ConsumerRecord", "DeadLetters"),
     "kclient.consumer.dead_letters": ("Failure", "failure_of"),
     "kclient.consumer.handlers.retries": ("Retries", "RetryTopic"),
+    "kclient.credentials": ("Token",),
     "kclient.errors": (
+        "AuthenticationFailed",
         *("BackgroundTaskDied", "BootstrapFailed", "BrokerError", "BrokerInvalidConfig"),
         *("BrokerUnreachable", "BufferFull", "ClientClosed", "ClientError", "CodecUnavailable"),
         *("CommitFailed", "CommitOutcomeUnknown", "ConnectionLost", "ConsumerStalled"),
@@ -47,6 +49,7 @@ _NAMES = {
     "kclient.producer": ("Delivery", "Outgoing", "Producer"),
     "kclient.producer.transaction_manager": ("Transaction",),
     "kclient.record": ("Record",),
+    "kclient.secret": ("Secret",),
     "kclient.security": ("Security",),
     "kclient.types": (
         *("GroupMetadata", "IsolationLevel", "OffsetAndMetadata", "OffsetAndTimestamp"),
@@ -80,6 +83,8 @@ if TYPE_CHECKING:
     from kclient.consumer.dead_letters import failure_of as failure_of
     from kclient.consumer.handlers.retries import Retries as Retries
     from kclient.consumer.handlers.retries import RetryTopic as RetryTopic
+    from kclient.credentials import Token as Token
+    from kclient.errors import AuthenticationFailed as AuthenticationFailed
     from kclient.errors import BackgroundTaskDied as BackgroundTaskDied
     from kclient.errors import BootstrapFailed as BootstrapFailed
     from kclient.errors import BrokerError as BrokerError
@@ -156,6 +161,7 @@ if TYPE_CHECKING:
     from kclient.producer import Producer as Producer
     from kclient.producer.transaction_manager import Transaction as Transaction
     from kclient.record import Record as Record
+    from kclient.secret import Secret as Secret
     from kclient.security import Security as Security
     from kclient.types import GroupMetadata as GroupMetadata
     from kclient.types import IsolationLevel as IsolationLevel

@@ -21,7 +21,8 @@
         ├── DeliveryTimedOut        (TimeoutError)     no acknowledgement within delivery_timeout
         ├── MetadataTimedOut        (TimeoutError)     metadata did not arrive in time
         ├── BrokerUnreachable       (ConnectionError)  could not connect to a broker
-        │   └── BootstrapFailed                        no bootstrap address is usable
+        │   ├── BootstrapFailed                        no bootstrap address is usable
+        │   └── AuthenticationFailed                   the broker doesn't accept us, or we not it
         ├── ConnectionLost          (ConnectionError)  the connection broke under a request
         ├── NoCommonVersion                            broker and client share no version of an API
         ├── ProtocolError                              bytes that are not the protocol
@@ -409,6 +410,16 @@ class BootstrapFailed(BrokerUnreachable):
 
     It may be ``retriable``, but not by the client that raised it: make a new one to try again.
     """
+
+
+class AuthenticationFailed(BrokerUnreachable):
+    """SASL failed: the broker refused the credentials or the mechanism, or can't be trusted.
+
+    It isn't ``retriable``, as it would be the same again; but the client goes on, and its next call
+    authenticates anew: where credentials are a callable, with what that gives then.
+    """
+
+    retriable = False
 
 
 class ConnectionLost(ClientError, ConnectionError):

@@ -25,7 +25,8 @@ class Counterpart(NamedTuple):
     note: str = ""
 
 
-_SASL = "SASL is not in this release"
+_OIDC = "fetching tokens by OIDC is not in this release: Security.oauth(token) takes a function"
+_SASL = "Security.sasl_plain(...), Security.sasl_scram(...) or Security.oauth(...)"
 _METRICS = "metrics() returns all counters"
 _VERSIONS = "versions are negotiated with each broker"
 _DELIVERY = "send() returns a Delivery; await it for the outcome"
@@ -96,7 +97,7 @@ TABLE: dict[str, Counterpart] = {
         None, "the end is where consumer.lag(partition) is 0; it is None until known"
     ),
     "enable_random_seed": Counterpart(None, _NOTHING),
-    "enable_sasl_oauthbearer_unsecure_jwt": Counterpart(None, _SASL),
+    "enable_sasl_oauthbearer_unsecure_jwt": Counterpart(None, _OIDC),
     "enable_ssl_certificate_verification": Counterpart(
         "security", "certificates are always verified by Security.tls()"
     ),
@@ -118,7 +119,7 @@ TABLE: dict[str, Counterpart] = {
         None, "the classic protocol has partition_assignment_strategy"
     ),
     "heartbeat_interval_ms": Counterpart("heartbeat_interval"),
-    "https_ca_*": Counterpart(None, _SASL),
+    "https_ca_*": Counterpart(None, _OIDC),
     "interceptor_classes": Counterpart(None, _PLUG_INS),
     "interceptors": Counterpart(None, _PLUG_INS),
     "internal_termination_signal": Counterpart(None, "there are no threads to end"),
@@ -155,7 +156,7 @@ TABLE: dict[str, Counterpart] = {
     "metric_reporters": Counterpart(None, _METRICS),
     "metrics_*": Counterpart(None, _METRICS),
     "msg_order_cmp": Counterpart(None, "records of a partition are in order"),
-    "oauthbearer_token_refresh_cb": Counterpart(None, _SASL),
+    "oauthbearer_token_refresh_cb": Counterpart("security", "Security.oauth(token)"),
     "offset_commit_cb": Counterpart(None, _FUTURE),
     "offset_store_*": Counterpart(None, _OFFSETS),
     "on_commit": Counterpart(None, _FUTURE),
@@ -194,9 +195,12 @@ TABLE: dict[str, Counterpart] = {
     ),
     "retry_backoff_max_ms": Counterpart("retry_backoff_max"),
     "retry_backoff_ms": Counterpart("retry_backoff"),
-    "sasl_*": Counterpart(None, _SASL),
+    "sasl_*": Counterpart("security", _SASL),
+    "sasl_kerberos_*": Counterpart(None, "GSSAPI is not in this release"),
+    "sasl_oauth_token_provider": Counterpart("security", "Security.oauth(token)"),
+    "sasl_oauthbearer_*": Counterpart(None, _OIDC),
     "security_protocol": Counterpart(
-        "security", "Security.plaintext() or Security.tls(); SASL is not in this release"
+        "security", f"Security.plaintext(), Security.tls(...), {_SASL}"
     ),
     "security_providers": Counterpart(None, "TLS is Python's ssl module"),
     "selector": Counterpart("dialer"),
@@ -235,9 +239,9 @@ TABLE: dict[str, Counterpart] = {
     "ssl_key_location": Counterpart("security", "Security.tls(key_file=...)"),
     "ssl_key_password": Counterpart("security", "Security.tls(key_password=...)"),
     "ssl_keyfile": Counterpart("security", "Security.tls(key_file=...)"),
-    "ssl_keystore_location": Counterpart("security", "Security.tls(certificate_file=...), in PEM"),
+    "ssl_keystore_location": Counterpart("security", "Security.tls(certificate_file=...)"),
     "ssl_password": Counterpart("security", "Security.tls(key_password=...)"),
-    "ssl_truststore_location": Counterpart("security", "Security.tls(ca_file=...), in PEM"),
+    "ssl_truststore_location": Counterpart("security", "Security.tls(ca_file=...)"),
     "statistics_interval_ms": Counterpart(None, _METRICS),
     "stats_cb": Counterpart(None, _METRICS),
     "sticky_partitioning_linger_ms": Counterpart(

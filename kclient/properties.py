@@ -2,7 +2,7 @@
 
 ``Settings.from_properties`` calls it. Names are translated by ``foreign_settings``; what has no
 meaning here is named in the log, and what would weaken security is refused. ``security`` of the
-result is made by ``tls_properties``. Values are never logged, as they may be secrets.
+result is made by ``security_properties``. Values are never logged, as they may be secrets.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Reader:
 
     def read(self, pairs: Mapping[str, Value]) -> dict[str, Any]:
         """Return the settings by our names, and log what is no setting of the class."""
-        from kclient.tls_properties import is_of_security, security_from
+        from kclient.security_properties import is_of_security, security_from
 
         secured: dict[str, str] = {}
         for name, value in pairs.items():

@@ -1,33 +1,51 @@
 """How a client authenticates itself and its brokers, as one value.
 
 ``Security`` is made by its class methods only, so that combinations that can't work can't be
-written. SASL mechanisms get their own class methods here when they come.
+written.
 """
 
 from __future__ import annotations
 
 import os
 import ssl
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 
+from kclient.credentials import SCRAM, PasswordSource, Sasl, StaticPassword, TokenSource
 from kclient.errors import InvalidConfig
 from kclient.frozen import Frozen, frozen
+from kclient.secret import Secret
+
+if TYPE_CHECKING:
+    from kclient.tls import TlsContext, TlsOptions
+
+ScramMechanism: TypeAlias = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 @frozen
 class Security(Frozen):
-    """Transport security of every connection of a client.
+    """Transport security and authentication of every connection of a client.
 
     Attributes:
-        ssl_context: The context for TLS, None for plaintext.
+        tls_context: Gives the context of the next connection; None for plaintext.
+        sasl: Mechanism and credentials; None without SASL.
     """
 
-    ssl_context: ssl.SSLContext | None = None
+    tls_context: ssl.SSLContext | TlsContext | None = None
+    sasl: Sasl | None = None
 
-    def __post_init__(self) -> None:
-        if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
-            raise InvalidConfig(
-                f"ssl_context={self.ssl_context!r} can't be used: allowed is an ssl.SSLContext"
-            )
+    @property
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The context for a connection that is made now; None for plaintext."""
+        context = self.tls_context
+        if context is None or isinstance(context, ssl.SSLContext):
+            return context
+        return context.current()
+
+    @property
+    def protocol(self) -> str:
+        """Kafka's name of it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        transport = "PLAINTEXT" if self.tls_context is None else "SSL"
+        return transport if self.sasl is None else f"SASL_{transport}"
 
     @classmethod
     def plaintext(cls) -> Security:
@@ -39,42 +57,170 @@ class Security(Frozen):
         cls,
         *,
         ca_file: str | os.PathLike[str] | None = None,
+        ca: str | None = None,
+        ca_password: str | Secret | None = None,
         certificate_file: str | os.PathLike[str] | None = None,
+        certificate: str | None = None,
         key_file: str | os.PathLike[str] | None = None,
-        key_password: str | None = None,
+        key: str | Secret | None = None,
+        key_password: str | Secret | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        insecure_skip_verification: bool = False,
     ) -> Security:
         """TLS with the broker's certificate and host name verified: Kafka's SSL listeners.
 
+        Files are read again when they have changed, for the connections that are made from then on.
+        PKCS#12, and a certificate or key as text, need ``kclient[tls]``; a key is never written to
+        disk unencrypted.
+
         Args:
-            ca_file: PEM file of the authorities to trust; the system's by default.
-            certificate_file: PEM file of the client's own certificate, for mutual TLS.
-            key_file: PEM file of its key, if it isn't in ``certificate_file``.
-            key_password: Password of that key.
+            ca_file: PEM or PKCS#12 file of the authorities to trust; the system's by default.
+            ca: The same as PEM text.
+            ca_password: Password of a PKCS#12 ``ca_file``.
+            certificate_file: The client's own certificate, for mutual TLS: PEM with the chain, or
+                PKCS#12 with the key, too.
+            certificate: The same as PEM text.
+            key_file: PEM file of its key, if it isn't beside the certificate.
+            key: The same as PEM text.
+            key_password: Password of that key, or of the PKCS#12 file.
             ssl_context: A context made by the caller, used as it is, instead of all the others.
+            insecure_skip_verification: Trust whoever answers. For tests: anyone on the way can read
+                and change everything.
 
         Raises:
-            InvalidConfig: A file is missing or unusable, or ``ssl_context`` came with others.
+            InvalidConfig: A part is missing or unusable, or two say the same.
         """
+        parts: dict[str, Any] = {
+            "ca_file": os.fspath(ca_file) if ca_file else None,
+            "ca": ca,
+            "ca_password": _secret(ca_password),
+            "certificate_file": os.fspath(certificate_file) if certificate_file else None,
+            "certificate": certificate,
+            "key_file": os.fspath(key_file) if key_file else None,
+            "key": _secret(key),
+            "key_password": _secret(key_password),
+            "insecure_skip_verification": insecure_skip_verification,
+        }
         if ssl_context is not None:
-            if ca_file or certificate_file or key_file or key_password:
+            if any(parts.values()):
                 raise InvalidConfig("ssl_context is used as it is: give no file or password beside")
+            if not isinstance(ssl_context, ssl.SSLContext):
+                raise InvalidConfig(
+                    f"ssl_context={ssl_context!r} can't be used: allowed is an ssl.SSLContext"
+                )
             return cls(ssl_context)
-        if certificate_file is None and (key_file is not None or key_password is not None):
-            raise InvalidConfig("key_file and key_password need certificate_file beside them")
-        try:
-            context = ssl.create_default_context(cafile=os.fspath(ca_file) if ca_file else None)
-            # RFC 6125: a common name is not a host name; Python still falls back to it.
-            context.hostname_checks_common_name = False
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if certificate_file is not None:
-                # Without a password OpenSSL would ask for one on the terminal.
-                context.load_cert_chain(certificate_file, key_file, key_password or _no_password)
-        except (OSError, ssl.SSLError) as error:
-            files = [os.fspath(f) for f in (ca_file, certificate_file, key_file) if f]
-            raise InvalidConfig(f"TLS can't be set up from {', '.join(files)}: {error}") from error
-        return cls(context)
+        from kclient.tls import TlsContext, TlsSettings
+
+        return cls(TlsContext(TlsSettings(**parts)))
+
+    @classmethod
+    def sasl_plain(
+        cls,
+        username: str | None = None,
+        password: str | Secret | None = None,
+        *,
+        credentials: PasswordSource | None = None,
+        unencrypted: bool = False,
+        **tls: Unpack[TlsOptions],
+    ) -> Security:
+        """SASL PLAIN: name and password are sent to the broker, over TLS.
+
+        Args:
+            username: Name of the user.
+            password: Its password.
+            credentials: Instead of both, a function that returns ``(username, password)``, or
+                awaits it. It is called for each connection and each renewal of a session, so that a
+                password may change. One that isn't a coroutine function runs in a thread.
+            unencrypted: The listener is SASL_PLAINTEXT: the password can be read by anyone on the
+                way. Nothing but this makes a client send it so.
+            tls: As of ``tls``.
+
+        Raises:
+            InvalidConfig: Something is missing, doubled or unusable.
+        """
+        sasl = Sasl("PLAIN", passwords=_passwords(username, password, credentials))
+        return cls._with_sasl(sasl, unencrypted, tls)
+
+    @classmethod
+    def sasl_scram(
+        cls,
+        username: str | None = None,
+        password: str | Secret | None = None,
+        *,
+        mechanism: ScramMechanism = "SCRAM-SHA-512",
+        credentials: PasswordSource | None = None,
+        delegation_token: bool = False,
+        unencrypted: bool = False,
+        **tls: Unpack[TlsOptions],
+    ) -> Security:
+        """SASL SCRAM: a password is proved and not sent, and the broker proves that it knows it.
+
+        Args:
+            username: Name of the user, or id of a delegation token.
+            password: Its password, or the token's HMAC.
+            mechanism: The one that the broker has the password for.
+            credentials: As of ``sasl_plain``.
+            delegation_token: They are those of a delegation token (KIP-48).
+            unencrypted: The listener is SASL_PLAINTEXT: the data can be read by anyone on the way.
+            tls: As of ``tls``.
+
+        Raises:
+            InvalidConfig: Something is missing, doubled or unusable.
+        """
+        if mechanism not in SCRAM:
+            raise InvalidConfig(
+                f"mechanism={mechanism!r} can't be used: allowed are {' and '.join(SCRAM)}"
+            )
+        sasl = Sasl(
+            mechanism,
+            passwords=_passwords(username, password, credentials),
+            delegation_token=delegation_token,
+        )
+        return cls._with_sasl(sasl, unencrypted, tls)
+
+    @classmethod
+    def oauth(
+        cls, token: TokenSource, *, unencrypted: bool = False, **tls: Unpack[TlsOptions]
+    ) -> Security:
+        """SASL OAUTHBEARER: a token that an authority of the broker's has issued.
+
+        Args:
+            token: A function that returns or awaits a ``Token``, or a JWT as text. It is called
+                once for all connections of a client, and again after 80% of the token's life; while
+                the last one is valid, it may fail. One that isn't a coroutine function runs in a
+                thread.
+            unencrypted: The listener is SASL_PLAINTEXT: the token can be read, and used, by anyone
+                on the way. Nothing but this makes a client send it so.
+            tls: As of ``tls``.
+
+        Raises:
+            InvalidConfig: Something is unusable.
+        """
+        if not callable(token):
+            raise InvalidConfig(f"token is a {type(token).__name__}: allowed is a function")
+        return cls._with_sasl(Sasl("OAUTHBEARER", tokens=token), unencrypted, tls)
+
+    @classmethod
+    def _with_sasl(cls, sasl: Sasl, unencrypted: bool, tls: TlsOptions) -> Security:
+        if not unencrypted:
+            return cls(cls.tls(**tls).tls_context, sasl)
+        given = [name for name, value in tls.items() if value]
+        if given:
+            raise InvalidConfig(f"unencrypted=True uses no TLS: leave out {', '.join(given)}")
+        return cls(None, sasl)
 
 
-def _no_password() -> str:
-    raise InvalidConfig("the key is encrypted: key_password is needed")
+def _secret(given: str | Secret | None) -> Secret | None:
+    return Secret(given) if given else None
+
+
+def _passwords(
+    username: str | None, password: str | Secret | None, credentials: PasswordSource | None
+) -> PasswordSource:
+    if credentials is None:
+        return cast("PasswordSource", StaticPassword(username, password))
+    if username is not None or password is not None:
+        raise InvalidConfig("credentials gives username and password: leave those out")
+    if not callable(credentials):
+        raise InvalidConfig(f"credentials is a {type(credentials).__name__}: allowed is a function")
+    return credentials

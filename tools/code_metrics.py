@@ -35,8 +35,8 @@ GENERATED = (
 PUBLIC = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
-        "backoff broker_errors config error_codes errors hooks partitioners pytest_plugin "
-        "security serializers testing types"
+        "backoff broker_errors config credentials error_codes errors hooks partitioners "
+        "pytest_plugin secret security serializers testing types"
     ).split()
 ) | {PACKAGE}
 """Modules that applications import from."""
@@ -44,8 +44,9 @@ SANS_IO = tuple(
     place
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
-        "durations.py foreign_methods.py foreign_settings.py settings.py config.py",
-        "network": "connection.py frames.py handshake.py nodes.py sasl",
+        "durations.py foreign_methods.py foreign_settings.py secret.py settings.py config.py",
+        "network": "connection.py frames.py handshake.py nodes.py "
+        "sasl/oauthbearer.py sasl/plain.py sasl/scram.py",
         "cluster": "metadata.py metadata_merge.py offset_lookup.py offset_requests.py "
         "retry.py topic.py view.py",
         "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
@@ -63,7 +64,7 @@ SANS_IO = tuple(
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
         "groups/shard.py groups/writes.py image.py "
         "log.py log_cleaner.py log_state.py log_validator.py "
-        "quorum.py replica.py replicas.py request_info.py stored_batch.py "
+        "quorum.py replica.py replicas.py request_info.py sasl.py stored_batch.py "
         "topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())

@@ -36,11 +36,14 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   `session.timeout.ms`; a name of our own whose unit may differ, such as `linger`, is an error.
 - A mapping's values are `str`, `int`, `float` or `bool`. Callbacks, serializers and other objects
   are errors, which say what there is in their place.
-- `security.protocol` is `PLAINTEXT` or `SSL`; with `SSL`, PEM in `ssl.truststore.*` and
-  `ssl.keystore.*` (type `PEM`), or librdkafka's `ssl.ca.location`, `ssl.certificate.location` and
-  `ssl.key.location`. SASL, which isn't in this release, JKS and PKCS12 stores, an empty
-  `ssl.endpoint.identification.algorithm`, `enable.ssl.certificate.verification=false`, and other
-  `ssl.*` that can't be honoured raise `InvalidConfig`.
+- `security.protocol` is any of Kafka's four. For TLS, `ssl.truststore.*` and `ssl.keystore.*` name
+  PEM or PKCS#12 (which needs `kclient[tls]`), or librdkafka's `ssl.ca.location`,
+  `ssl.certificate.location` and `ssl.key.location` PEM. For SASL, `sasl.mechanism` is `PLAIN`,
+  `SCRAM-SHA-256` or `SCRAM-SHA-512`, with the line of Java's login module in `sasl.jaas.config`, or
+  librdkafka's `sasl.username` and `sasl.password`. `PLAIN` without TLS would show the password to
+  anyone on the way: that takes `kclient.allow.unencrypted.passwords=true`. JKS stores, an empty
+  `ssl.endpoint.identification.algorithm`, `enable.ssl.certificate.verification=false`, other
+  mechanisms, and other `ssl.*` and `sasl.*` that can't be honoured raise `InvalidConfig`.
 - A file may serve several clients: each takes its own settings. `buffer.memory` and
   `queue.buffering.max.kbytes` are the producer's `buffer_memory`, `queued.max.messages.kbytes` is
   the consumer's. Two names of one setting with different values are an error; where librdkafka has

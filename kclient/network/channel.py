@@ -9,7 +9,8 @@ calls ``expire``.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+import math
+from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.network.connection import ConnectionState
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from kclient.network.connection import Connection
     from kclient.network.node_connection import NodeConnection
+    from kclient.network.requests import RequestFuture
+    from kclient.protocol.message import Request
 
 _LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
@@ -36,6 +39,8 @@ class Channel(asyncio.BufferedProtocol):
     Attributes:
         full_since: Since when the transport's buffer is full; None while it isn't.
         intentional: It was ended for a reason that says nothing about the node.
+        dialed: The transport is open, TLS included.
+        renew_at: When its session is to be renewed by another authentication.
         bytes_in: Received so far.
         bytes_out: Handed to the transport so far.
     """
@@ -54,6 +59,9 @@ class Channel(asyncio.BufferedProtocol):
         self.bytes_in = 0
         self.bytes_out = 0
         self.intentional = False
+        self.dialed = False
+        self.renew_at = math.inf
+        self._negotiated = asyncio.Event()
         self._gone = asyncio.Event()
         self._now = now
         self._transport: asyncio.Transport | None = None
@@ -118,6 +126,26 @@ class Channel(asyncio.BufferedProtocol):
             self.intentional = intentional
             self.connection.end(error)
             self._settle(abort=abort)
+
+    async def negotiated(self) -> None:
+        """Wait until the broker's versions are known; without end where the channel ends before."""
+        await self._negotiated.wait()
+
+    def ask(self, message: Request, deadline: float) -> RequestFuture[Any]:
+        """Write a request of an authentication, see ``Connection.ask``."""
+        future = self.connection.ask(message, self._now(), deadline)
+        self.flush()
+        self.owner.channel_asked(deadline)
+        return future
+
+    def authenticated(self, renew_at: float) -> None:
+        """An authentication succeeded; it is to be renewed at ``renew_at``."""
+        self.renew_at = renew_at
+        self.connection.authenticated()
+        if self._reported_ready:
+            self.owner.channel_renewed(self)
+        else:
+            self._settle()
 
     def close(self, why: str, *, abort: bool = True) -> None:
         """Close for a reason that says nothing about the node; ``abort`` as in ``end``."""
@@ -214,6 +242,8 @@ class Channel(asyncio.BufferedProtocol):
                 self.owner.channel_closed(self)
             return
         self.flush()
+        if connection.versions is not None:
+            self._negotiated.set()
         if not self._reported_ready and connection.state is _READY:
             self._reported_ready = True
             self.owner.channel_ready(self)

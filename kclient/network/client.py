@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters, Dialer, Hooks
     from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
+    from kclient.network.sasl.login import Login
+    from kclient.security import Security
 
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
@@ -98,6 +100,7 @@ class NetworkClient:
             dialer if dialer is not None else _tcp(config, clock),
             ClientInformation(config.client_id, SOFTWARE_NAME, _version()),
             supervisor,
+            _login(config.security, clock, rng),
         )
         self._config = config
         self._rng = rng
@@ -494,6 +497,14 @@ class NetworkClient:
 
     def _count_ready(self) -> float:
         return sum(node_connection.is_ready for node_connection in self._connections.values())
+
+
+def _login(security: Security, clock: Clock, rng: random.Random) -> Login | None:
+    if security.sasl is None:
+        return None
+    from kclient.network.sasl.login import Login
+
+    return Login(security.sasl, clock, rng)
 
 
 def _tcp(config: NetworkConfig, clock: Clock) -> TcpDialer:

@@ -4,9 +4,11 @@ The story: a transport is dialed (DIALING) and opens; the first request on it is
 ApiVersions, since nothing is known about the peer, which may have been upgraded since the last
 connection (NEGOTIATING). A broker that doesn't know our version of it answers UNSUPPORTED_VERSION
 in version 0, with what it does know about that one API, or with nothing at all (KIP-511), and we
-ask again, lower. Then the seat of SASL (AUTHENTICATING), passed at once where none is configured.
-From READY on, requests are written in order and answered in that order. A connection that is to
-go away finishes what is under way (DRAINING). Everything ends in CLOSED, with ``error`` as reason.
+ask again, lower. Then a task of the selector authenticates us by SASL (AUTHENTICATING), which is
+passed at once where none is configured. From READY on, requests are written in order and answered
+in that order; now and then the broker wants us to authenticate again (REAUTHENTICATING, KIP-368):
+what is under way is answered, and new requests wait. A connection that is to go away finishes what
+is under way (DRAINING). Everything ends in CLOSED, with ``error`` as reason.
 
 ``Channel`` drives it: it hands bytes and ``now`` in, and takes bytes to write and answers out.
 This file must not import asyncio, sockets or clocks.
@@ -39,7 +41,7 @@ from kclient.transitions import step
 
 if TYPE_CHECKING:
     from kclient.network.nodes import ConnectionKey
-    from kclient.network.sasl import Authenticator
+    from kclient.network.requests import RequestFuture
     from kclient.protocol.api_versions import NodeApiVersions
 
 
@@ -50,6 +52,7 @@ class ConnectionState(enum.Enum):
     NEGOTIATING = "ApiVersions was asked; what the broker speaks isn't known yet."
     AUTHENTICATING = "Versions are known; the peers authenticate each other."
     READY = "Requests may be written."
+    REAUTHENTICATING = "The session is renewed; requests wait."
     DRAINING = "No new requests; those under way are still awaited, then it closes."
     CLOSED = "The end. Nothing comes in or goes out any more."
 
@@ -60,8 +63,8 @@ class ConnectionEvent(enum.Enum):
     OPENED = "The transport is open, TLS included."
     FELL_BACK = "The broker asked for a lower version of ApiVersions."
     NEGOTIATED = "The broker's versions are known."
-    CHALLENGED = "Authentication takes another step."
     AUTHENTICATED = "Authentication succeeded, or none is configured."
+    RENEWED = "The session is about to end, so the peers authenticate each other again."
     RETIRED = "We want it to go away once it is idle."
     ENDED = "The peer, a fault, a timeout or we ended it."
 
@@ -74,12 +77,17 @@ TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
         _E.NEGOTIATED: _S.AUTHENTICATING,
         _E.ENDED: _S.CLOSED,
     },
-    _S.AUTHENTICATING: {
-        _E.CHALLENGED: _S.AUTHENTICATING,
-        _E.AUTHENTICATED: _S.READY,
+    _S.AUTHENTICATING: {_E.AUTHENTICATED: _S.READY, _E.ENDED: _S.CLOSED},
+    _S.READY: {
+        _E.RENEWED: _S.REAUTHENTICATING,
+        _E.RETIRED: _S.DRAINING,
         _E.ENDED: _S.CLOSED,
     },
-    _S.READY: {_E.RETIRED: _S.DRAINING, _E.ENDED: _S.CLOSED},
+    _S.REAUTHENTICATING: {
+        _E.AUTHENTICATED: _S.READY,
+        _E.RETIRED: _S.DRAINING,
+        _E.ENDED: _S.CLOSED,
+    },
     _S.DRAINING: {_E.ENDED: _S.CLOSED},
     _S.CLOSED: {},
 }
@@ -87,12 +95,16 @@ TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
 
 HANDSHAKE = frozenset({_S.DIALING, _S.NEGOTIATING, _S.AUTHENTICATING})
 """The states before a connection is usable."""
-
+WANTS_SASL = "a listener that wants SASL behaves like that: see security="
+"""The hint of an error after which the listener is asked whether it does."""
+_AUTHENTICATION = frozenset({_S.AUTHENTICATING, _S.REAUTHENTICATING})
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
 _CLOSED = ConnectionState.CLOSED
 _DRAINING = ConnectionState.DRAINING
+_NEGOTIATING = ConnectionState.NEGOTIATING
+_REAUTHENTICATING = ConnectionState.REAUTHENTICATING
 _CORRELATION_MASK = 0x7FFFFFFF
 _INT32 = struct.Struct(">i")
 
@@ -107,7 +119,7 @@ class Connection:
         pool: Buffers for received frames.
         frame_limit: Largest response in bytes, over what its request asked for.
         in_flight_limit: Requests under way at once.
-        authenticator: The SASL step machine; None where none is configured.
+        authenticates: It is usable only once ``authenticated`` was called.
 
     Attributes:
         state: Changed by ``apply`` only.
@@ -133,7 +145,7 @@ class Connection:
         pool: FramePool,
         frame_limit: int,
         in_flight_limit: int,
-        authenticator: Authenticator | None = None,
+        authenticates: bool = False,
     ) -> None:
         self.key = key
         self.address = address
@@ -148,7 +160,8 @@ class Connection:
         self.lost_requests = 0
         self.setup_timed_out = False
         self._client_id = identity.client_id
-        self._handshake = Handshake(identity, authenticator, self.where, key.node_id)
+        self._authenticates = authenticates
+        self._handshake = Handshake(identity, self.where, key.node_id)
         self._frames = FrameReader(pool, frame_limit)
         self.buffer = self._frames.buffer
         self._frame_limit = frame_limit
@@ -206,7 +219,27 @@ class Connection:
         self.apply(ConnectionEvent.OPENED)
         self.last_used = now
         self._setup_deadline = setup_deadline
-        self._ask(self._handshake.begin(), now)
+        self._ask(self._handshake.begin(), now, setup_deadline)
+
+    def ask(self, message: Request, now: float, deadline: float) -> RequestFuture[Any]:
+        """Write a request of an authentication; the future gets its response.
+
+        Raises:
+            NoCommonVersion: The broker knows no SASL.
+            ConnectionLost: The connection isn't one that is being authenticated.
+        """
+        if self.state not in _AUTHENTICATION or self.versions is None:
+            raise ConnectionLost(
+                f"the connection to {self.where} ended in an authentication",
+                node_id=self.key.node_id,
+            )
+        version = self.versions.usable[type(message), None]
+        return self._ask((message, version), now, deadline).future
+
+    def authenticated(self) -> None:
+        """The peers have authenticated each other; nothing happens where it has ended since."""
+        if self.state in _AUTHENTICATION:
+            self.apply(ConnectionEvent.AUTHENTICATED)
 
     def submit(self, request: PendingRequest, now: float) -> bool:
         """Write a request; False, and nothing happens, where ``can_send`` says no.
@@ -245,7 +278,7 @@ class Connection:
                 frame = self._frames.next_frame()
                 if frame is None:
                     break
-                if self.state is not _READY and self.state in HANDSHAKE:
+                if self.state is _NEGOTIATING:
                     self._take_handshake(frame, now)
                 else:
                     self._take_response(frame, now)
@@ -286,7 +319,7 @@ class Connection:
 
     def retire(self) -> None:
         """Take no more requests and close once those under way are answered."""
-        if self.state is _READY:
+        if self.state is _READY or self.state is _REAUTHENTICATING:
             self.apply(ConnectionEvent.RETIRED)
         if self.state is _DRAINING and not len(self.in_flight):
             self.end(
@@ -317,15 +350,18 @@ class Connection:
         data = encode_request(message, request.version, correlation_id, self._client_id)
         self._correlation_id = (correlation_id + 1) & _CORRELATION_MASK
         request.correlation_id = correlation_id
-        request.sent_at = self.last_used = now
+        request.sent_at = now
+        if not request.of_handshake:
+            self.last_used = now
         request.request_bytes = len(data)
         self.output.append(data)
 
     def _take_response(self, frame: memoryview, now: float) -> None:
         request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
         request.received_bytes = frame.nbytes
-        self.last_used = now
-        self.answered += 1
+        if not request.of_handshake:
+            self.last_used = now
+            self.answered += 1
         outcome: Any
         try:
             api, version = request.api, request.version
@@ -339,6 +375,8 @@ class Connection:
             if throttle_ms > 0 and should_client_throttle(api.API_KEY, version):
                 self._throttle(request, throttle_ms, now)
         except ProtocolError as error:
+            if request.of_handshake:
+                raise
             # The frame was whole, so the next one can be read: only this request failed.
             error.node_id = self.key.node_id
             outcome = error
@@ -355,18 +393,22 @@ class Connection:
 
     # The handshake
 
-    def _ask(self, question: Step, now: float) -> None:
-        """Write a request of the handshake."""
+    def _ask(self, question: Step, now: float, deadline: float) -> PendingRequest:
+        """Write a request of the handshake or of a later authentication."""
         message, version = question
-        request = PendingRequest(type(message), message, timeout=0.0, deadline=self._setup_deadline)
+        timeout = deadline - now
+        request = PendingRequest(
+            type(message), message, timeout=timeout, deadline=deadline, of_handshake=True
+        )
         request.version = version
         self._write(request, message, now)
         self.in_flight.add(request)
+        return request
 
     def _take_handshake(self, frame: memoryview, now: float) -> None:
         request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
         try:
-            question = self._handshake.advance(frame, request)
+            question = self._handshake.advance(frame)
         except ProtocolError:
             raise
         except KafkaError as error:
@@ -375,16 +417,15 @@ class Connection:
             return
         finally:
             frame.release()
-        if self.versions is None:
-            self.versions = self._handshake.versions
-            fell_back = self.versions is None
-            self.apply(ConnectionEvent.FELL_BACK if fell_back else ConnectionEvent.NEGOTIATED)
-        if self.versions is not None:
-            over = question is None
-            self.apply(ConnectionEvent.AUTHENTICATED if over else ConnectionEvent.CHALLENGED)
         self._throttle(request, self._handshake.throttle_ms, now)
         if question is not None:
-            self._ask(question, now)
+            self.apply(ConnectionEvent.FELL_BACK)
+            self._ask(question, now, self._setup_deadline)
+            return
+        self.versions = self._handshake.versions
+        self.apply(ConnectionEvent.NEGOTIATED)
+        if not self._authenticates:
+            self.apply(ConnectionEvent.AUTHENTICATED)
 
     # The end
 
@@ -440,9 +481,9 @@ class Connection:
                 error.hint = "that listener may want TLS or SASL: see security="
         else:
             error = ConnectionLost(text)
-            if not self.answered:
+            if not self.answered and not self._authenticates:
                 # A SASL listener answers ApiVersions, and hangs up on the first other request.
-                error.hint = "a listener that wants SASL behaves like that: see security="
+                error.hint = WANTS_SASL
         error.node_id = self.key.node_id
         error.__cause__ = cause
         return error

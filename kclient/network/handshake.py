@@ -1,4 +1,4 @@
-"""What is said before a connection is usable: version negotiation, then the seat of SASL.
+"""The first words on a connection: version negotiation.
 
 Decides only; ``connection.py`` writes what it says, and sees from it how far the handshake is. The
 rules of ApiVersions (KIP-35, KIP-511): we begin with our highest version. A broker that doesn't
@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import BrokerUnreachable, broker_error
 from kclient.protocol.api_versions import NodeApiVersions, should_client_throttle
-from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from kclient.network.requests import PendingRequest
-    from kclient.network.sasl import Authenticator
-    from kclient.protocol.message import Request, Response
+    from kclient.protocol.message import Request
 
 FIRST_API_VERSIONS = 4
 """The version of ApiVersions that a connection begins with."""
@@ -45,7 +42,6 @@ class Handshake:
 
     Args:
         identity: Name and version of this client.
-        authenticator: The SASL step machine; None where none is configured.
         where: The peer, for texts.
         node_id: The peer's id, for errors.
 
@@ -54,17 +50,10 @@ class Handshake:
         throttle_ms: Throttle time of the ApiVersions response (KIP-219).
     """
 
-    def __init__(
-        self,
-        identity: ClientInformation,
-        authenticator: Authenticator | None,
-        where: str,
-        node_id: int,
-    ) -> None:
+    def __init__(self, identity: ClientInformation, where: str, node_id: int) -> None:
         self.versions: NodeApiVersions | None = None
         self.throttle_ms = 0
         self._identity = identity
-        self._authenticator = authenticator
         self._where = where
         self._node_id = node_id
         self._version = min(FIRST_API_VERSIONS, ApiVersionsRequest.MAX_VERSION)
@@ -77,20 +66,13 @@ class Handshake:
         )
         return request, self._version
 
-    def advance(self, frame: memoryview, request: PendingRequest) -> Step | None:
-        """Take the response to ``request``; return what to write next, None where it is over.
+    def advance(self, frame: memoryview) -> Step | None:
+        """Take the broker's response; return what to ask next, None where versions are known.
 
         Raises:
             ProtocolError: The answer can't be read.
             KafkaError: The broker refused us, or can't be spoken with.
         """
-        if self.versions is None:
-            return self._take_versions(frame)
-        _, offset = decode_response_header(frame, request.api.API_KEY, request.version)
-        response = request.api.RESPONSE.decode(frame, request.version, offset)
-        return self._authenticate(response, self.versions)
-
-    def _take_versions(self, frame: memoryview) -> Step | None:
         refused = (
             frame.nbytes >= _HEADER.size and _HEADER.unpack_from(frame)[1] == _UNSUPPORTED_VERSION
         )
@@ -106,7 +88,7 @@ class Handshake:
         self.versions = NodeApiVersions.from_response(response, node_id=self._node_id)
         if should_client_throttle(ApiVersionsRequest.API_KEY, version):
             self.throttle_ms = response.throttle_time_ms
-        return self._authenticate(None, self.versions)
+        return None
 
     def _fall_back(self, response: ApiVersionsResponse) -> Step:
         """Ask again in a version that the broker knows; in 0 where it names none."""
@@ -122,10 +104,3 @@ class Handshake:
             )
         self._version = version
         return self.begin()
-
-    def _authenticate(self, response: Response | None, versions: NodeApiVersions) -> Step | None:
-        """The next step of SASL; over at once where there is none."""
-        if self._authenticator is None:
-            return None
-        message = self._authenticator.step(response)
-        return None if message is None else (message, versions.usable[type(message), None])

@@ -23,7 +23,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.network.channel import Channel
-from kclient.network.connection import HANDSHAKE, ConnectionState
+from kclient.network.connection import HANDSHAKE, WANTS_SASL, ConnectionState
 from kclient.network.frames import RawResponse
 from kclient.network.nodes import ConnectionKey
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
 _DRAINING = ConnectionState.DRAINING
+_RENEWING = ConnectionState.REAUTHENTICATING
 FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
@@ -100,7 +101,7 @@ class NodeConnection:
     @property
     def is_ready(self) -> bool:
         """There is a usable connection."""
-        return self.channel is not None and self.channel.connection.state is _READY
+        return self.channel is not None and self.channel.connection.state in (_READY, _RENEWING)
 
     def can_send(self, now: float) -> Capacity:
         """Whether a request would be written, now or by a connection that may be made."""
@@ -120,7 +121,8 @@ class NodeConnection:
             return len(self.waiting) < self._limit and self._may_open(now)
         if channel.connection.state is _READY:
             return channel.connection.can_send(now) and not self.waiting
-        return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
+        soon = channel.connection.state in HANDSHAKE or channel.connection.state is _RENEWING
+        return soon and len(self.waiting) < self._limit
 
     def _may_open(self, now: float) -> bool:
         node = self._owner.book.get(self.key.node_id)
@@ -167,12 +169,15 @@ class NodeConnection:
             owner.states.dialing(self._dialed)
             self._established = self._proved = False
             self._opened_at = now
+            state = owner.states.of(self._dialed)
+            last = state.last_error
             self.channel = owner.selector.open(
                 self.key,
                 node,
                 owner.states.setup_timeout(self._dialed),
                 self,
-                failures=owner.states.of(self._dialed).unusable,
+                failures=state.unusable,
+                may_want_sasl=isinstance(last, ConnectionLost) and last.hint == WANTS_SASL,
             )
             self._arm(self.channel.setup_deadline)
         elif (retry_at := owner.states.of(node.address).retry_at) > now:
@@ -251,12 +256,13 @@ class NodeConnection:
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._notify_when_ready = True
             self._arm(channel.connection.throttled_until)
+        self._arm(channel.renew_at)
         self._pump(channel, now)
         owner.capacity_changed(self)
 
     def channel_completed(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
         """A request has its outcome."""
-        if request.received_bytes:
+        if request.received_bytes and not request.of_handshake:
             self.last_response_at = channel.connection.last_used
             if not self._proved:
                 self._proved = True
@@ -265,6 +271,15 @@ class NodeConnection:
         if request.throttle:
             self._notify_when_ready = True
             self._arm(channel.connection.throttled_until)
+
+    def channel_asked(self, deadline: float) -> None:
+        """A step of an authentication was written."""
+        self._arm(deadline)
+
+    def channel_renewed(self, channel: Channel) -> None:
+        """Its session goes on: write what waited meanwhile."""
+        self._arm(channel.renew_at)
+        self.channel_has_space(channel)
 
     def channel_setup_limited(self, channel: Channel) -> None:
         """Its name has other addresses, which need time, too."""
@@ -411,6 +426,8 @@ class NodeConnection:
             channel.end(error)
         if connection.state is _READY:
             self.channel_has_space(channel)  # a time of silence may be over
+            if now >= channel.renew_at:
+                self._owner.selector.renew(channel)
 
     def _expire_waiting(self, now: float) -> None:
         expired = [request for request in self.waiting if request.next_deadline <= now]
@@ -443,6 +460,8 @@ class NodeConnection:
             if channel.connection.throttled_until > now:
                 times.append(channel.connection.throttled_until)
             times.append(self._drained_by)
+            if channel.connection.state is _READY:
+                times.append(channel.renew_at)
             if channel.full_since is not None:
                 times.append(channel.full_since + self._owner.selector.request_timeout)
         else:

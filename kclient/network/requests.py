@@ -205,6 +205,7 @@ class PendingRequest:
         raw: The response is wanted as a ``RawResponse``.
         expect_response: False where the broker sends none (Produce with acks=0).
         response_bytes: How large a response it asks for; raises the frame limit.
+        of_handshake: It negotiates versions or authenticates, so it is no use of the connection.
         future: Its outcome.
         version: The negotiated version, -1 before.
         correlation_id: -1 until it is written.
@@ -224,6 +225,7 @@ class PendingRequest:
     expect_response: bool = field(default=True, kw_only=True)
     response_bytes: int = field(default=0, kw_only=True)
     created_at: float = field(default=0.0, kw_only=True)
+    of_handshake: bool = field(default=False, kw_only=True)
     future: RequestFuture[Any] = field(default_factory=RequestFuture, init=False)
     version: int = field(default=-1, init=False)
     correlation_id: int = field(default=-1, init=False)

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
-from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
+from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError, NoCommonVersion
 from kclient.hooks import DialTarget
 from kclient.network.channel import Channel
-from kclient.network.connection import Connection, ConnectionState
+from kclient.network.connection import Connection, ConnectionEvent, ConnectionState
 from kclient.network.frames import FramePool
 from kclient.network.nodes import ConnectionKey, Lane, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
     from kclient.hooks import Dialer
     from kclient.network.client import TaskSupervisor
     from kclient.network.handshake import ClientInformation
     from kclient.network.node_connection import NodeConnection
-    from kclient.network.sasl import Authenticator
+    from kclient.network.sasl.login import Login
+    from kclient.protocol.message import Request
 
 GENERAL_IDLE = 30.0
 """Seconds until an unused GENERAL or bootstrap connection closes; others have longer."""
@@ -41,8 +41,9 @@ _OVERRUN = 0.5
 class Selector:
     """The channels of one client.
 
-    Tasks: one per dial, named ``kclient:dial-...``, of the supervisor; it ends with the dial, and
-    ``close`` or the end of its channel cancels it. Timers: one, for the next idle connection.
+    Tasks: one per dial, named ``kclient:dial-...``, which authenticates, too; one per renewal of
+    a session, named ``kclient:renewal-...``; both of the supervisor. ``close`` or the end of its
+    channel cancels them. Timers: one, for the next idle connection.
 
     Args:
         config: Limits, TLS and idle time.
@@ -50,7 +51,7 @@ class Selector:
         dialer: Opens transports.
         identity: Name and version of this client.
         supervisor: Knows the dials, and is notified where one is killed from outside.
-        authenticator: Makes the SASL step machine of a connection; None where none is configured.
+        login: The client's credentials for SASL; None where none is configured.
     """
 
     def __init__(
@@ -60,18 +61,19 @@ class Selector:
         dialer: Dialer,
         identity: ClientInformation,
         supervisor: TaskSupervisor,
-        authenticator: Callable[[Node], Authenticator] | None = None,
+        login: Login | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._dialer = dialer
         self._identity = identity
         self._supervisor = supervisor
-        self._authenticator = authenticator
+        self._login = login
         self._pool = FramePool()
         self._channels: dict[Channel, None] = {}
         self._leaving: dict[Channel, None] = {}
-        self._dials: dict[Channel, asyncio.Task[None]] = {}
+        self._tasks: dict[Channel, asyncio.Task[None]] = {}
+        """What dials, authenticates or renews."""
         self._idle_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -95,11 +97,19 @@ class Selector:
         owner: NodeConnection,
         *,
         failures: int = 0,
+        may_want_sasl: bool = False,
     ) -> Channel:
         """Begin to dial; the channel notifies ``owner`` of what becomes of it.
 
-        ``failures`` are the attempts at that address since it was last usable.
+        Args:
+            key: Node and lane.
+            node: Where it is.
+            setup_timeout: Seconds until it must be usable.
+            owner: The node connection.
+            failures: Attempts at that address since it was last usable.
+            may_want_sasl: It hung up on us as a listener of SASL does: ask whether it is one.
         """
+        asks = may_want_sasl and self._login is None
         connection = Connection(
             key,
             node.address,
@@ -107,15 +117,15 @@ class Selector:
             pool=self._pool,
             frame_limit=self._config.receive_frame_limit,
             in_flight_limit=self.in_flight_limit(key.lane),
-            authenticator=self._authenticator(node) if self._authenticator else None,
+            authenticates=self._login is not None or asks,
         )
         now = self._clock.now()
         channel = Channel(connection, owner, self._clock.now, now + setup_timeout)
         context = self._config.security.ssl_context
         target = DialTarget(node.host, node.port, context, setup_timeout, failures)
         self._channels[channel] = None
-        dial = self._supervisor.spawn_owned(self._dial(target, channel), _name_of(key))
-        self._dials[channel] = dial
+        dial = self._supervisor.spawn_owned(self._dial(target, channel, asks), _name_of(key))
+        self._tasks[channel] = dial
         # Not in the task itself: one that is cancelled before its first step never runs a line.
         dial.add_done_callback(lambda dial: self._dialed(channel, target, dial))
         self._schedule_idle(now + self._idle_limit(key))
@@ -128,9 +138,9 @@ class Selector:
         self._leaving = {each: None for each in self._leaving if not each.gone}
         if not channel.gone:
             self._leaving[channel] = None
-        dial = self._dials.get(channel)
-        if dial is not None:
-            dial.cancel()
+        task = self._tasks.get(channel)
+        if task is not None:
+            task.cancel()
 
     def expire_idle(self, now: float) -> float | None:
         """Close what was unused for too long, least recently used first.
@@ -169,8 +179,8 @@ class Selector:
         for channel in list(self._channels):
             self._leaving[channel] = None
             channel.end(ClientClosed("the client was closed"), abort=False, intentional=True)
-        for dial in self._dials.values():
-            dial.cancel()
+        for task in self._tasks.values():
+            task.cancel()
         try:
             async with asyncio.timeout(timeout):
                 await self._until_gone()
@@ -189,39 +199,90 @@ class Selector:
             await channel.wait_closed()
             self._leaving.pop(channel, None)
         # A dialer may take its time to end, or never do: only waited for, not awaited.
-        if self._dials:
-            await asyncio.wait(list(self._dials.values()))
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
 
-    async def _dial(self, target: DialTarget, channel: Channel) -> None:
+    async def _dial(self, target: DialTarget, channel: Channel, asks: bool) -> None:
         async with asyncio.timeout(target.setup_timeout + _OVERRUN):
             await self._dialer.dial(target, lambda: channel)
+            channel.dialed = True
+            if self._login is not None:
+                await channel.negotiated()
+                await self._authenticate(channel, self._login, channel.setup_deadline)
+            elif asks:
+                await channel.negotiated()
+                await self._check_without_sasl(channel)
+
+    async def _check_without_sasl(self, channel: Channel) -> None:
+        from kclient.network.sasl.exchange import check_without_sasl
+
+        async def ask(message: Request) -> Any:
+            return await channel.ask(message, channel.setup_deadline)
+
+        with contextlib.suppress(NoCommonVersion):  # then it knows no SASL
+            await check_without_sasl(ask, channel.connection.where)
+        channel.authenticated(math.inf)
+
+    async def _authenticate(
+        self, channel: Channel, login: Login, deadline: float | None = None
+    ) -> None:
+        from kclient.network.sasl.exchange import authenticate
+
+        mechanism = await login.mechanism()
+        connection = channel.connection
+        if connection.state is ConnectionState.READY:
+            connection.apply(ConnectionEvent.RENEWED)
+        until = self._clock.now() + self.request_timeout if deadline is None else deadline
+
+        async def ask(message: Request) -> Any:
+            return await channel.ask(message, until)
+
+        lifetime = await authenticate(mechanism, ask, connection.where)
+        after = login.renewal(lifetime) if lifetime else math.inf
+        channel.authenticated(self._clock.now() + after)
+
+    def renew(self, channel: Channel) -> None:
+        """Authenticate again on an open connection, before the broker ends its session."""
+        assert self._login is not None
+        channel.renew_at = math.inf
+        name = f"renewal-{_suffix(channel.connection.key)}"
+        task = self._supervisor.spawn_owned(self._authenticate(channel, self._login), name)
+        self._tasks[channel] = task
+        task.add_done_callback(lambda task: self._renewed(channel, task))
+
+    def _renewed(self, channel: Channel, task: asyncio.Task[None]) -> None:
+        """A session was renewed, or can't be: its connection is of no more use then."""
+        self._tasks.pop(channel, None)
+        if task.cancelled():
+            channel.close("the renewal of its session was cancelled")
+            return
+        failure = task.exception()
+        if failure is not None:
+            key, where = channel.connection.key, channel.connection.where
+            channel.end(_unusable(f"{where} can't renew its session: {failure!r}", key, failure))
 
     def _dialed(self, channel: Channel, target: DialTarget, dial: asyncio.Task[None]) -> None:
         """The dial ended, in whatever way: a channel that isn't open then has failed."""
-        self._dials.pop(channel, None)
+        self._tasks.pop(channel, None)
         failure = None if dial.cancelled() else dial.exception()
         if failure is None and not dial.cancelled():
             return
-        channel.dial_failed()
-        key, where = channel.connection.key, channel.connection.where
-        if isinstance(failure, KafkaError):
-            channel.connection.setup_timed_out = isinstance(failure.__cause__, TimeoutError)
-            error = failure
-        elif isinstance(failure, TimeoutError):
-            channel.connection.setup_timed_out = True
-            error = BrokerUnreachable(
-                f"{where} can't be reached: no connection within {target.setup_timeout:.3g} s"
-            )
-        elif failure is not None:
-            error = BrokerUnreachable(f"{where} can't be reached: {failure!r}")
-        else:
-            error = BrokerUnreachable(f"the dial to {where} was cancelled from outside")
-            if not channel.connection.is_closed:
+        if not channel.dialed:
+            channel.dial_failed()
+        connection = channel.connection
+        key, where = connection.key, connection.where
+        if failure is None:
+            if not connection.is_closed:
                 self._supervisor.task_restarted(_name_of(key), "it was cancelled from outside")
-        if error is not failure:
-            error.__cause__ = failure
-        error.node_id = key.node_id
-        channel.end(error)
+            channel.end(_unusable(f"the dial to {where} was cancelled from outside", key))
+            return
+        cause = failure.__cause__ if isinstance(failure, KafkaError) else failure
+        connection.setup_timed_out = isinstance(cause, TimeoutError)
+        why = repr(failure)
+        if isinstance(failure, TimeoutError):
+            what = "authentication" if channel.dialed else "connection"
+            why = f"no {what} within {target.setup_timeout:.3g} s"
+        channel.end(_unusable(f"{where} can't be reached: {why}", key, failure))
 
     def _idle_limit(self, key: ConnectionKey) -> float:
         longest = self._config.connections_max_idle
@@ -246,8 +307,23 @@ class Selector:
             self._schedule_idle(next_look)
 
 
+def _unusable(text: str, key: ConnectionKey, failure: BaseException | None = None) -> KafkaError:
+    """The failure itself if it is an error of ours, else one with this text."""
+    if isinstance(failure, KafkaError):
+        error = failure
+    else:
+        error = BrokerUnreachable(text)
+        error.__cause__ = failure
+    error.node_id = key.node_id
+    return error
+
+
 def _name_of(key: ConnectionKey) -> str:
-    return f"dial-{key.node_id}-{key.lane.name.lower()}"
+    return f"dial-{_suffix(key)}"
+
+
+def _suffix(key: ConnectionKey) -> str:
+    return f"{key.node_id}-{key.lane.name.lower()}"
 
 
 def _short_lived(key: ConnectionKey) -> bool:

@@ -14,6 +14,7 @@ from kclient.testing.arguments import TopicDefaults
 from kclient.testing.broker import Broker
 from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
 from kclient.testing.cluster import Cluster
+from kclient.testing.cluster_security import ClusterSecurity
 from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.events import (
@@ -53,6 +54,7 @@ __all__ = [
     "Clock",
     "Cluster",
     "ClusterEvent",
+    "ClusterSecurity",
     "ControllerElected",
     "ControllerLost",
     "CoordinatorElected",

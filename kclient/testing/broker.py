@@ -32,6 +32,7 @@ from kclient.testing.listeners import (
 from kclient.testing.replica_manager import ReplicaManager
 from kclient.testing.replicas import LeadershipChange, Replicas
 from kclient.testing.replication import ReplicaFetcherManager
+from kclient.testing.sasl import SaslSession
 from kclient.testing.shared_state import LOOPBACK, SharedState
 from kclient.testing.transactions.coordinator import TransactionCoordinator
 from kclient.testing.transactions.verification import TransactionVerifier
@@ -187,7 +188,9 @@ class Broker:
                 await self._leave(Channel.close)
             ends = self._ends
             outer = self._address(host, port)
-            server, port = await listen(outer, self._new_channel)
+            security = self._shared.security
+            context = security.server_context if security is not None else None
+            server, port = await listen(outer, self._new_channel, context)
             try:
                 inner, inner_port = await listen(self._inner_address(0), self._new_inner_channel)
             except BaseException:
@@ -214,7 +217,16 @@ class Broker:
         return Address(LOOPBACK if network is None else f"broker-{self.node_id}", port, network)
 
     def _new_channel(self) -> Channel:
-        return Channel(self, self._shared.next_connection())
+        shared, security = self._shared, self._shared.security
+        session = None
+        if security is not None and security.wants_sasl:
+            session = SaslSession(
+                security,
+                shared.now,
+                lambda: shared.clock.wall_ms() / 1000,
+                lambda: f"{shared.rng.getrandbits(128):032x}",
+            )
+        return Channel(self, shared.next_connection(), session)
 
     def _new_inner_channel(self) -> Channel:
         return Channel(self, INNER)

@@ -33,6 +33,7 @@ from kclient.testing.arguments import (
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
+from kclient.testing.cluster_security import ClusterSecurity
 from kclient.testing.cluster_topics import ClusterTopics, raise_as_broker_error
 from kclient.testing.control_plane import QUORUM, ControlPlane
 from kclient.testing.controller import Tally
@@ -70,6 +71,7 @@ class Cluster(ClusterTopics):
         clock: Clock of record timestamps; the system's by default.
         network: Where brokers listen, as ``broker-1:9092`` and so on. By default on loopback
             sockets, or on the network of the ``VirtualLoop`` that it is started on.
+        security: How clients are let in, by TLS and by logins; everyone is by default.
         host: Where brokers listen, and the host that clients get in Metadata responses.
         port: Of the first broker; the next one has the next port, and so on. 0 for free ports.
 
@@ -108,6 +110,7 @@ class Cluster(ClusterTopics):
         seed: int = 0,
         clock: Clock | None = None,
         network: MemoryNet | None = None,
+        security: ClusterSecurity | None = None,
         host: str = LOOPBACK,
         port: int = 0,
     ) -> None:
@@ -117,6 +120,10 @@ class Cluster(ClusterTopics):
         check_address(host, port, brokers)
         if network is not None and not isinstance(network, MemoryNet):
             raise InvalidArgument(f"network={network!r} must be a MemoryNet")
+        if security is not None and not isinstance(security, ClusterSecurity):
+            raise InvalidArgument(f"security={security!r} must be a ClusterSecurity")
+        if network is not None:
+            _check_without_tls(security)
         if clock is not None and not (hasattr(clock, "now") and hasattr(clock, "wall_ms")):
             raise InvalidArgument(f"clock={clock!r} must be a Clock, with now() and wall_ms()")
         named = racks_of(racks, brokers)
@@ -128,7 +135,13 @@ class Cluster(ClusterTopics):
         self.faults = Faults()
         self.requests = RequestLog()
         self._shared = shared = SharedState(
-            self._control_plane, self.faults, self.requests, clock or SystemClock(), rng, network
+            self._control_plane,
+            self.faults,
+            self.requests,
+            clock or SystemClock(),
+            rng,
+            network,
+            security,
         )
         self.events = EventLog(shared.now, self.faults.failed)
         self._control_plane.quorum.listen(self.events.add)
@@ -210,6 +223,7 @@ class Cluster(ClusterTopics):
                 broker.settle()
         shared.loop = loop
         if shared.network is None and isinstance(loop, VirtualLoop):
+            _check_without_tls(shared.security)
             shared.network = loop.network
         if shared.network is not None and shared.inner_network is None:
             shared.inner_network = MemoryNet(latency=(0.0, 0.0))
@@ -632,6 +646,11 @@ class Cluster(ClusterTopics):
 
 
 _TRANSACTION_VERSIONS = (0, 1, 2)
+
+
+def _check_without_tls(security: ClusterSecurity | None) -> None:
+    if security is not None and security.server_context is not None:
+        raise InvalidArgument("a MemoryNet doesn't speak TLS: make security without tls=True")
 
 
 def _new_cluster_id(rng: random.Random) -> str:

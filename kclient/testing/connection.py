@@ -30,6 +30,7 @@ from kclient.testing.responses import Answer, CloseConnection, PendingResult, en
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
+    from kclient.testing.sasl import SaslSession
 
 logger = logging.getLogger("kclient.testing")
 
@@ -188,10 +189,16 @@ class SendBuffer:
 
 
 class Channel(asyncio.BufferedProtocol):
-    """The broker's end of one connection."""
+    """The broker's end of one connection.
 
-    def __init__(self, broker: Broker, number: int) -> None:
+    Attributes:
+        number: Counted through the cluster.
+        session: Its authentication; None where none is needed.
+    """
+
+    def __init__(self, broker: Broker, number: int, session: SaslSession | None = None) -> None:
         self.number = number
+        self.session = session
         self._broker = broker
         self._faults = broker.faults
         self._set_faults = broker.faults.listed
@@ -332,7 +339,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def _serve_frame(self, frame: memoryview) -> None:
         try:
-            call = open_call(self._broker, frame, self.number)
+            call = open_call(self._broker, frame, self.number, self.session)
         except UnsupportedRequest as unserved:
             if unserved.answer is None:
                 self._refuse(str(unserved))
@@ -507,6 +514,8 @@ class Channel(asyncio.BufferedProtocol):
     def _replied(self, call: RequestContext, answer: Answer | None) -> None:
         self._call = None
         self._broker.requests.over(call.served)
+        if self.session is not None and self.session.refused:
+            self.close()
         if not self._input_closed:
             self._pass(call, Stage.AFTER_REPLY, answer)
 

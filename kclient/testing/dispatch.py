@@ -26,6 +26,7 @@ from kclient.testing.handlers import (
     logs,
     metadata,
     produce,
+    sasl,
     topics,
     transaction_admin,
     transaction_writes,
@@ -37,6 +38,7 @@ from kclient.testing.responses import PendingResult, encode_frame
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
+    from kclient.testing.sasl import SaslSession
 
 _REQUEST_START = struct.Struct(">hhi")
 _PAST_THE_END = "(end)"
@@ -58,6 +60,7 @@ HANDLERS: dict[int, Handle] = {
     14: group_membership.sync_group,
     15: group_admin.describe_groups,
     16: group_admin.list_groups,
+    17: sasl.handshake,
     18: api_versions.handle,
     19: topics.create_topics,
     20: topics.delete_topics,
@@ -72,6 +75,7 @@ HANDLERS: dict[int, Handle] = {
     32: configs.describe_configs,
     33: configs.alter_configs_of,
     35: logs.describe_log_dirs,
+    36: sasl.authenticate,
     37: topics.create_partitions,
     42: group_admin.delete_groups,
     43: topics.elect_leaders,
@@ -101,11 +105,19 @@ class UnsupportedRequest(Exception):
         self.answer = answer
 
 
-def open_call(broker: Broker, frame: memoryview, connection: int) -> RequestContext:
+def open_call(
+    broker: Broker, frame: memoryview, connection: int, session: SaslSession | None
+) -> RequestContext:
     """Decode a request and note it in the log.
 
+    Args:
+        broker: It got the request.
+        frame: The bytes.
+        connection: Number of the connection.
+        session: Its authentication; None where none is needed.
+
     Raises:
-        UnsupportedRequest: Its API or version is not served.
+        UnsupportedRequest: Its API or version is not served, or not before a login.
         KafkaError: It is malformed.
     """
     if len(frame) < _REQUEST_START.size:
@@ -121,6 +133,8 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> RequestCont
             )
             raise UnsupportedRequest(f"ApiVersions v{version}", answer)
         raise UnsupportedRequest(f"{API_NAMES[key]} v{version} is not served")
+    if session is not None and not session.may_serve(key):
+        raise UnsupportedRequest(f"{API_NAMES[key]} without authentication")
     header = decode_request_header(frame)
     request = _decode(request_class(key), frame, version, header.body_offset)
     entry = ServedRequest(
@@ -136,7 +150,9 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> RequestCont
         request,
     )
     broker.requests.add(entry)
-    return RequestContext(broker, key, version, correlation_id, header.client_id, request, entry)
+    return RequestContext(
+        broker, key, version, correlation_id, header.client_id, request, entry, session
+    )
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kclient.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    import ssl
+
     from kclient.testing.memory_net import Listener, MemoryNet
 
 MAX_PORT = 65_535
@@ -89,8 +91,12 @@ class Address(NamedTuple):
     network: MemoryNet | None = None
 
 
-async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
+async def listen(
+    address: Address, factory: Factory, context: ssl.SSLContext | None = None
+) -> tuple[Server, int]:
     """Open a listener; return it and its port, a free one if 0 was given.
+
+    With a ``context`` it speaks TLS, which sockets do only.
 
     Raises:
         OSError: It can't be opened.
@@ -101,7 +107,7 @@ async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                factory, address.host, address.port, start_serving=False
+                factory, address.host, address.port, ssl=context, start_serving=False
             )
         except socket.gaierror as error:
             why = f"{address.host!r} is no address of this machine: {error.strerror}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kclient.testing.image import MetadataImage, PartitionRegistration, TopicImage
     from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
+    from kclient.testing.sasl import SaslSession
 
 _FETCH = 1
 
@@ -33,6 +34,7 @@ class RequestContext:
         client_id: Sent by the client; may be None.
         request: The decoded message.
         served: Its entry in the log of requests.
+        session: The authentication of its connection; None where none is needed.
         used_faults: Faults that already acted on this request.
     """
 
@@ -43,6 +45,7 @@ class RequestContext:
     client_id: str | None
     request: Any
     served: ServedRequest
+    session: SaslSession | None = None
     used_faults: list[Fault] = field(default_factory=list)
 
     @property

@@ -26,6 +26,7 @@ from kclient.testing.request_log import RequestLog
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
+    from kclient.testing.cluster_security import ClusterSecurity
     from kclient.testing.cluster_topics import ClusterTopics
 
 LOOPBACK = "127.0.0.1"
@@ -55,6 +56,7 @@ class SharedState:
     Attributes:
         control_plane: The control plane.
         network: The network for clients; None for sockets.
+        security: How clients are let in; None for everyone.
         loop: The loop in which the cluster was started.
         inner_network: The network between brokers; None for sockets.
         brokers: All brokers, by node id.
@@ -67,6 +69,7 @@ class SharedState:
     clock: Clock
     rng: random.Random
     network: MemoryNet | None = None
+    security: ClusterSecurity | None = None
     inner_network: MemoryNet | None = None
     brokers: dict[int, Broker] = field(default_factory=dict)
     loop: asyncio.AbstractEventLoop | None = None

@@ -50,6 +50,8 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
@@ -85,6 +87,7 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         1: fetch(topic, 0, isolation=version % 2),
         2: list_offsets("t", -1),
         3: MetadataRequest([MetadataRequestTopic(ZERO_UUID, "t")]),
+        17: SaslHandshakeRequest("PLAIN"),
         18: ApiVersionsRequest("kclient-test", "1.0") if version >= 3 else ApiVersionsRequest(),
         19: CreateTopicsRequest([CreatableTopic(f"new-{version}", 1, 1)]),
         20: DeleteTopicsRequest([DeleteTopicState("t")])
@@ -98,6 +101,7 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         32: DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)]),
         33: alter_configs.AlterConfigsRequest([alter_configs.AlterConfigsResource(2, "t")]),
         35: DescribeLogDirsRequest([DescribableLogDirTopic("t", [0])]),
+        36: SaslAuthenticateRequest(b"x"),
         37: CreatePartitionsRequest([CreatePartitionsTopic("t", 3 + version, None)]),
         43: ElectLeadersRequest(0, [TopicPartitions("t", [0])]),
         44: IncrementalAlterConfigsRequest(

@@ -1,4 +1,4 @@
-"""Run the recipes of docs/consumers.md, arrow.md, metrics.md and transactions.md; follow links."""
+"""Run the recipes of docs/consumers.md, arrow.md, metrics.md and others; follow links."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 import pytest
+import trustme
 
 import kclient
 from kclient.testing import Cluster, ErrorCode, run_virtually
@@ -255,3 +256,19 @@ def test_each_page_of_the_docs_is_linked_from_the_readme() -> None:
     }
     pages = {page for page in PAGES if page.startswith("docs/")}
     assert pages <= linked | behind
+
+
+def test_security_values_are_made_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(block("security.md", "sasl_scram"), names)
+    assert names["scram"].protocol == "SASL_SSL"
+    assert names["tls"].protocol == "SSL"
+
+    async def my_identity_provider() -> dict[str, Any]:
+        return {"access_token": "a.b.c", "expires_at": 1.0}
+
+    names = {"my_identity_provider": my_identity_provider}
+    exec(block("security.md", "fetch_token"), names)
+    assert asyncio.run(names["fetch_token"]()).expires_at == 1.0

@@ -12,6 +12,12 @@ from pathlib import Path
 
 from tests.support.tls import KEYSTORE_PASSWORD
 
+USERS = {"alice": "alice-password", "zoe": "größe; =,"}
+"""Users of a secured broker, and their passwords."""
+PLAIN_USERS = {**USERS, "zoë": "пароль"}
+"""Those of the mechanism PLAIN: SCRAM has names of ASCII only."""
+SESSION_LIFETIME = 2.0
+"""Seconds after which a secured broker wants clients of SASL_PLAINTEXT to authenticate again."""
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 COMMON = {
@@ -36,7 +42,8 @@ _KRAFT = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
 }
 _KRAFT_4 = {
     "share.coordinator.state.topic.replication.factor": 1,
@@ -58,6 +65,10 @@ class Ports:
     tls: int
     control: int
     """KRaft's controller listener, or ZooKeeper's client port."""
+    sasl: int = 0
+    """SASL_PLAINTEXT, of a secured broker."""
+    sasl_tls: int = 0
+    """SASL_SSL, of a secured broker."""
 
 
 def uses_zookeeper(version: tuple[int, int, int]) -> bool:
@@ -70,6 +81,10 @@ def write_settings(
 ) -> None:
     """Write server.properties, zookeeper.properties (old releases) and the log settings."""
     listeners = f"PLAINTEXT://127.0.0.1:{ports.plain},SSL://127.0.0.1:{ports.tls}"
+    if ports.sasl:
+        listeners += (
+            f",SASL_PLAINTEXT://127.0.0.1:{ports.sasl},SASL_SSL://127.0.0.1:{ports.sasl_tls}"
+        )
     settings: dict[str, object] = {
         **COMMON,
         "log.dirs": directory / "data",
@@ -80,6 +95,8 @@ def write_settings(
         "ssl.keystore.password": KEYSTORE_PASSWORD,
         "ssl.key.password": KEYSTORE_PASSWORD,
     }
+    if ports.sasl:
+        settings |= _sasl()
     if uses_zookeeper(version):
         settings |= {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{ports.control}"}
         _write_zookeeper(directory, ports)
@@ -92,6 +109,27 @@ def write_settings(
         settings |= _KRAFT_4
     write_properties(directory / "server.properties", settings)
     write_log_settings(directory)
+
+
+def _sasl() -> dict[str, object]:
+    """Mechanisms and users of a secured broker; those of SCRAM are made once it is up."""
+    modules = "org.apache.kafka.common.security"
+    users = " ".join(f'user_{name}="{password}"' for name, password in PLAIN_USERS.items())
+    scram = f"{modules}.scram.ScramLoginModule required;"
+    mechanisms = {
+        "plain": f"{modules}.plain.PlainLoginModule required {users};",
+        "scram-sha-256": scram,
+        "scram-sha-512": scram,
+        "oauthbearer": f"{modules}.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    settings: dict[str, object] = {"sasl.enabled.mechanisms": ",".join(mechanisms).upper()}
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        for mechanism, config in mechanisms.items():
+            name = f"listener.name.{listener}.{mechanism}"
+            settings[f"{name}.sasl.jaas.config"] = config
+            if listener == "sasl_plaintext":
+                settings[f"{name}.connections.max.reauth.ms"] = int(SESSION_LIFETIME * 1000)
+    return settings
 
 
 def write_log_settings(directory: Path) -> None:
@@ -121,4 +159,5 @@ def _write_zookeeper(directory: Path, ports: Ports) -> None:
 
 def write_properties(path: Path, settings: Mapping[str, object]) -> None:
     """Write a settings file."""
-    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    text = "".join(f"{key}={value}\n" for key, value in settings.items())
+    path.write_text("".join(one if one.isascii() else f"\\u{ord(one):04x}" for one in text))

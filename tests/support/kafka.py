@@ -59,6 +59,10 @@ class RunningBroker:
     tls_bootstrap: str
     processes: tuple[jvm.JavaProcess, ...]
     """The broker first, then its ZooKeeper: without ZooKeeper an old broker cannot stop."""
+    sasl_bootstrap: str = ""
+    """SASL_PLAINTEXT, of a secured broker."""
+    sasl_tls_bootstrap: str = ""
+    """SASL_SSL, of a secured broker."""
     stays: bool = False
     """Started by hand or by CI: sessions come and go without ending it."""
     users: tuple[int, ...] = field(default=())
@@ -115,11 +119,14 @@ def stop(version: str) -> bool:
 
 
 @contextlib.contextmanager
-def private(version: str, purpose: str) -> Iterator[RunningBroker]:
-    """A broker of one test, which may stop or hurt it; ended and deleted at the end."""
+def private(version: str, purpose: str, *, secured: bool = False) -> Iterator[RunningBroker]:
+    """A broker of one test, which may stop or hurt it; ended and deleted at the end.
+
+    One that is ``secured`` has listeners with SASL, too: see `broker_settings`.
+    """
     parse_version(version)
     name = f"{version}-{purpose}-{os.getpid()}"
-    broker = _start(version, name)
+    broker = _start(version, name, secured=secured)
     try:
         yield broker
     finally:
@@ -143,7 +150,7 @@ def log_tail(version: str, characters: int = 4000) -> str:
     return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
 
 
-def _start(version: str, name: str | None = None) -> RunningBroker:
+def _start(version: str, name: str | None = None, *, secured: bool = False) -> RunningBroker:
     """Start a broker with its files in the folder ``name``, by default that of its release."""
     number = parse_version(version)
     java, jars, store = require_java(), class_path(version), tls.keystore()
@@ -151,7 +158,7 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
     for attempt in range(_PORT_ATTEMPTS):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
-        ports = Ports(*free_ports(3, salt=attempt))
+        ports = Ports(*free_ports(5 if secured else 3, salt=attempt))
         write_settings(directory, number, ports, store)
         base = [java, *_JVM_OPTIONS, log_option(directory, number)]
         started: list[jvm.JavaProcess] = []
@@ -168,6 +175,8 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
                 f"127.0.0.1:{ports.plain}",
                 f"127.0.0.1:{ports.tls}",
                 tuple(started),
+                f"127.0.0.1:{ports.sasl}" if secured else "",
+                f"127.0.0.1:{ports.sasl_tls}" if secured else "",
             )
         except BaseException as error:
             for process in started:

@@ -21,18 +21,22 @@ ROOT = Path(kclient.__file__).parent
 BASE = {
     *("types", "errors", "error_codes", "broker_errors", "clock", "backoff", "hooks", "config"),
     *(
+        "credentials",
         "durations",
         "events",
         "foreign_methods",
         "foreign_settings",
         "frozen",
+        "jaas",
         "keywords",
         "properties",
         "partitioners",
         "settings",
+        "secret",
         "security",
         "serializers",
-        "tls_properties",
+        "tls",
+        "security_properties",
         "transitions",
     ),
 }

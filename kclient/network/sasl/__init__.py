@@ -1,36 +1,38 @@
-"""The seat of SASL: what a connection asks of its authenticator.
+"""SASL: one file per mechanism, each a machine without I/O.
 
-``connection.py`` makes one ``Authenticator`` per connection through a factory, and drives it in its
-state AUTHENTICATING: each step is one request (SaslHandshake, then SaslAuthenticate as often as
-the mechanism needs) and its response. The connection does the framing, the versions and the
-deadline. A mechanism is a file of its own beside this one. Sans-IO: it must not wait; what is slow,
-such as PBKDF2 or fetching a token, is done before the dial.
+``exchange.authenticate`` drives a mechanism through the requests of a connection: when it opens,
+and before the broker ends its session (KIP-368). ``login`` makes the mechanisms of a client from
+its credentials.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from kclient.protocol.message import Request, Response
-
-__all__ = ["Authenticator"]
+__all__ = ["Mechanism"]
 
 
-class Authenticator(Protocol):
-    """A step machine that authenticates one connection once."""
+class Mechanism(Protocol):
+    """The client's side of one authentication.
 
-    def step(self, response: Response | None, /) -> Request | None:
-        """Take the response to the last step's request; give the next request.
+    Attributes:
+        name: As brokers call it.
+        slow: A step computes for long or waits for others, so it is run in a thread.
+    """
+
+    name: str
+    slow: bool
+
+    def step(self, challenge: bytes | None, /) -> bytes | None:
+        """Take what the broker said, and give what to say next.
 
         Args:
-            response: The decoded response; None at the first step.
+            challenge: None at the first step.
 
         Returns:
-            The next request, or None when both sides are satisfied: the connection is usable.
+            None once the broker accepted us, and we the broker.
 
         Raises:
-            KafkaError: The peer refused, or what it said can't be trusted. The connection closes
-                and its waiters get this error.
+            AuthenticationFailed: What the broker said can't be trusted.
         """
         ...

@@ -33,7 +33,7 @@ SPOKEN = [ApiVersion(0, 0, 11), ApiVersion(1, 0, 13), ApiVersion(3, 0, 12), ApiV
 
 
 def new_connection(
-    *, limit: int = 5, frame_limit: int = 1_000_000, authenticator: object = None
+    *, limit: int = 5, frame_limit: int = 1_000_000, authenticates: bool = False
 ) -> Connection:
     return Connection(
         ConnectionKey(2, Lane.GENERAL),
@@ -42,7 +42,7 @@ def new_connection(
         pool=FramePool(),
         frame_limit=frame_limit,
         in_flight_limit=limit,
-        authenticator=authenticator,  # type: ignore[arg-type]
+        authenticates=authenticates,
     )
 
 

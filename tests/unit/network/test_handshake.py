@@ -8,23 +8,23 @@ import pytest
 
 from kclient.errors import (
     BrokerUnreachable,
-    ClientError,
-    KafkaError,
+    ConnectionLost,
     NoCommonVersion,
     ProtocolError,
+    RequestTimedOut,
 )
 from kclient.network.connection import (
     Connection,
+    ConnectionEvent,
     ConnectionState,
 )
 from kclient.protocol.headers import decode_request_header
-from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from kclient.protocol.messages.metadata import MetadataRequest
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.response_frames import encode_response
 from tests.unit.network.connections import (
@@ -33,6 +33,7 @@ from tests.unit.network.connections import (
     UNSUPPORTED_VERSION,
     deliver,
     new_connection,
+    pending,
     ready,
     versions,
     written,
@@ -175,55 +176,99 @@ class TestNegotiation:
             assert connection.state is ConnectionState.READY
 
 
-class ScriptedAuthenticator:
-    """Makes two exchanges and succeeds; or refuses the first response."""
-
-    def __init__(self, refuse: KafkaError | None = None) -> None:
-        self.seen: list[Response | None] = []
-        self.refuse = refuse
-
-    def step(self, response: Response | None) -> Request | None:
-        self.seen.append(response)
-        if self.refuse is not None and response is not None:
-            raise self.refuse
-        return SaslHandshakeRequest("TEST") if len(self.seen) < 3 else None
-
-
 class TestAuthentication:
-    def started(self, authenticator: ScriptedAuthenticator) -> Connection:
-        connection = new_connection(authenticator=authenticator)
+    def started(self) -> Connection:
+        connection = new_connection(authenticates=True)
         connection.opened(0.0, SETUP_DEADLINE)
         connection.take_output()
         deliver(connection, versions(0, keys=[*SPOKEN, ApiVersion(17, 0, 1)]))
         return connection
 
+    def ready(self) -> Connection:
+        connection = self.started()
+        connection.authenticated()
+        return connection
+
     def test_sits_between_negotiation_and_ready(self) -> None:
-        authenticator = ScriptedAuthenticator()
-        connection = self.started(authenticator)
+        connection = self.started()
         for correlation_id in (1, 2):
             assert connection.state is ConnectionState.AUTHENTICATING
             assert not connection.can_send(1.0)
+            connection.ask(SaslHandshakeRequest("TEST"), 1.0, SETUP_DEADLINE)
             assert written(connection) == [(17, 1, correlation_id, "my-client")]
-            deliver(connection, encode_response(SaslHandshakeResponse(), 1, correlation_id))
+            response = SaslHandshakeResponse(0, [str(correlation_id)])
+            deliver(connection, encode_response(response, 1, correlation_id))
+            ((_, outcome),) = connection.take_outcomes()
+            assert isinstance(outcome, SaslHandshakeResponse)
+            assert outcome.mechanisms == [str(correlation_id)]
+        connection.authenticated()
         assert connection.state is ConnectionState.READY
-        assert authenticator.seen[0] is None
-        assert all(isinstance(seen, SaslHandshakeResponse) for seen in authenticator.seen[1:])
-
-    def test_a_refusal_is_the_reason_of_the_end(self) -> None:
-        refusal = ClientError("wrong password")
-        connection = self.started(ScriptedAuthenticator(refusal))
-        deliver(connection, encode_response(SaslHandshakeResponse(), 1, 1))
-        assert connection.error is refusal
-        assert refusal.node_id == 2
 
     def test_a_broker_without_sasl_is_named(self) -> None:
-        connection = new_connection(authenticator=ScriptedAuthenticator())
+        connection = new_connection(authenticates=True)
         connection.opened(0.0, SETUP_DEADLINE)
         deliver(connection, versions(0))
-        assert isinstance(connection.error, NoCommonVersion)
-        assert "SaslHandshake" in str(connection.error)
+        with pytest.raises(NoCommonVersion, match="SaslHandshake"):
+            connection.ask(SaslHandshakeRequest("TEST"), 1.0, SETUP_DEADLINE)
 
     def test_is_bound_by_the_setup_deadline(self) -> None:
-        connection = self.started(ScriptedAuthenticator())
+        connection = self.started()
+        connection.ask(SaslHandshakeRequest("TEST"), 1.0, SETUP_DEADLINE)
         connection.expire(SETUP_DEADLINE)
         assert "no answer to authentication" in str(connection.error)
+
+    def test_an_unreadable_step_ends_it(self) -> None:
+        connection = self.started()
+        connection.ask(SaslHandshakeRequest("TEST"), 1.0, SETUP_DEADLINE)
+        deliver(connection, struct.pack(">iih", 6, 1, 0))
+        assert isinstance(connection.error, BrokerUnreachable)
+
+    def test_steps_are_no_use_of_the_connection(self) -> None:
+        connection = self.ready()
+        connection.apply(ConnectionEvent.RENEWED)
+        connection.ask(SaslHandshakeRequest("TEST"), 50.0, 60.0)
+        deliver(connection, encode_response(SaslHandshakeResponse(), 1, 1), 51.0)
+        assert connection.last_used == 0.0
+        assert connection.answered == 0
+
+    def test_a_renewal_lets_what_is_under_way_be_answered_and_others_wait(self) -> None:
+        connection = self.ready()
+        first, second = pending(), pending()
+        assert connection.submit(first, 1.0)
+        connection.apply(ConnectionEvent.RENEWED)
+        connection.ask(SaslHandshakeRequest("TEST"), 1.0, 10.0)
+        assert not connection.submit(second, 1.0)
+        deliver(connection, encode_response(MetadataResponse(), first.version, 1))
+        deliver(connection, encode_response(SaslHandshakeResponse(), 1, 2))
+        assert [type(outcome) for _, outcome in connection.take_outcomes()] == [
+            MetadataResponse,
+            SaslHandshakeResponse,
+        ]
+        connection.authenticated()
+        assert connection.submit(second, 2.0)
+
+    def test_a_renewal_without_an_answer_ends_it_for_those_that_wait(self) -> None:
+        connection = self.ready()
+        connection.apply(ConnectionEvent.RENEWED)
+        future = connection.ask(SaslHandshakeRequest("TEST"), 1.0, 10.0)
+        connection.expire(10.0)
+        assert connection.state is ConnectionState.CLOSED
+        ((request, outcome),) = connection.take_outcomes()
+        assert request.future is future
+        assert isinstance(outcome, RequestTimedOut)
+
+    def test_retired_while_it_renews_it_closes_after_the_step(self) -> None:
+        connection = self.ready()
+        connection.apply(ConnectionEvent.RENEWED)
+        connection.ask(SaslHandshakeRequest("TEST"), 1.0, 10.0)
+        connection.retire()
+        assert connection.state is ConnectionState.DRAINING
+        deliver(connection, encode_response(SaslHandshakeResponse(), 1, 1))
+        assert connection.state is ConnectionState.CLOSED
+        connection.authenticated()
+
+    def test_a_closed_one_takes_no_step(self) -> None:
+        connection = self.started()
+        connection.lost(None)
+        with pytest.raises(ConnectionLost, match="authentication"):
+            connection.ask(SaslHandshakeRequest("TEST"), 1.0, 10.0)

@@ -1,0 +1,141 @@
+"""What a client authenticates itself with by SASL, and where that comes from.
+
+Values only, made by the class methods of ``Security``; ``network/sasl`` uses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.frozen import Frozen, frozen
+from kclient.secret import Secret
+
+PasswordSource: TypeAlias = (
+    "Callable[[], tuple[str, str | Secret] | Awaitable[tuple[str, str | Secret]]]"
+)
+"""Called for each authentication: returns name and password, or awaits them."""
+TokenSource: TypeAlias = "Callable[[], str | Token | Awaitable[str | Token]]"
+"""Called when there is no token yet, or the last has lived for 80% of its time."""
+
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_EXTENSION = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
+
+
+@frozen
+class Token(Frozen):
+    """A bearer token for OAUTHBEARER.
+
+    Attributes:
+        value: The token, such as a JWT in its compact form; a str becomes a Secret.
+        expires_at: Seconds since the epoch; by default the claim ``exp`` of a JWT, and without that
+            it isn't known: the token is used for a minute.
+        extensions: Names (letters only) and values that go to the broker with it (KIP-342).
+
+    Raises:
+        InvalidArgument: One of them can't be sent.
+    """
+
+    value: Secret | str
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        secret = Secret(self.value)
+        object.__setattr__(self, "value", secret)
+        if not _TOKEN.fullmatch(secret.reveal()):
+            raise InvalidArgument("the token is empty or has characters that no token has")
+        if self.expires_at is None:
+            object.__setattr__(self, "expires_at", _expiry(secret.reveal()))
+        for name, said in self.extensions.items():
+            if name == "auth" or not _EXTENSION.fullmatch(name) or not _VALUE.fullmatch(said):
+                raise InvalidArgument(
+                    f"extension {name!r} can't be sent: allowed are names of letters, but not "
+                    "auth, with printable values"
+                )
+
+
+def _expiry(token: str) -> float | None:
+    """The claim ``exp`` of a JWT, which the broker verifies and we needn't."""
+    import base64
+    import json
+
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@frozen
+class Sasl(Frozen):
+    """A SASL mechanism with its credentials.
+
+    Attributes:
+        mechanism: As brokers call it.
+        passwords: Gives name and password, for PLAIN and SCRAM.
+        tokens: Gives tokens, for OAUTHBEARER.
+        delegation_token: Name and password are those of a delegation token (KIP-48).
+    """
+
+    mechanism: str
+    passwords: PasswordSource | None = None
+    tokens: TokenSource | None = None
+    delegation_token: bool = False
+
+
+class StaticPassword:
+    """A source of always the same name and password. Its repr has the name only."""
+
+    def __init__(self, username: object, password: object) -> None:
+        self.username = checked_name(username)
+        self._password = checked_password(password)
+
+    def __call__(self) -> tuple[str, Secret]:
+        return self.username, self._password
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticPassword) and self() == other()
+
+    def __hash__(self) -> int:
+        return hash(self())
+
+    def __repr__(self) -> str:
+        return f"StaticPassword({self.username!r})"
+
+
+def checked_name(username: object) -> str:
+    """The name of a user.
+
+    Raises:
+        InvalidConfig: It is empty, no str, or has a NUL.
+    """
+    if not isinstance(username, str) or not username or "\0" in username:
+        raise InvalidConfig(
+            f"username={username!r} can't be used: allowed is text without NUL characters"
+        )
+    return username
+
+
+def checked_password(password: object) -> Secret:
+    """A password, which no error shows.
+
+    Raises:
+        InvalidConfig: It is empty, no str or Secret, or has a NUL.
+    """
+    if not isinstance(password, str | Secret):
+        raise InvalidConfig(
+            f"password is a {type(password).__name__}: allowed are a str and a Secret"
+        )
+    secret = Secret(password)
+    if not secret or "\0" in secret.reveal():
+        raise InvalidConfig("password is empty or has a NUL character")
+    return secret

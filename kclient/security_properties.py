@@ -1,0 +1,230 @@
+"""``security.protocol``, ``ssl.*`` and ``sasl.*`` of properties files, made a ``Security``.
+
+``properties`` calls it. Stores are PEM, in files or in the values themselves, or PKCS#12. What
+would make the connection less secure than the file says, or can't be honoured, is refused. No error
+has a value that may be a secret.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from kclient.credentials import SCRAM
+from kclient.errors import InvalidConfig
+from kclient.foreign_settings import normalised
+from kclient.jaas import parse_jaas
+from kclient.security import Security
+from kclient.tls import TlsContext
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_OPT_IN = "kclient_allow_unencrypted_passwords"
+_MECHANISMS = ("PLAIN", *SCRAM)
+_OF_JAVA = {
+    *("ssl_keymanager_algorithm", "ssl_keystore_type", "ssl_protocol", "ssl_provider"),
+    *("ssl_secure_random_implementation", "ssl_trustmanager_algorithm", "ssl_truststore_type"),
+}
+"""What has no meaning for Python's ssl module, and weakens nothing: stores show what they are."""
+_ONE_OF: dict[str, tuple[str, ...]] = {
+    "ca_file": ("ssl_ca_location", "ssl_truststore_location"),
+    "ca": ("ssl_truststore_certificates", "ssl_ca_pem"),
+    "ca_password": ("ssl_truststore_password",),
+    "certificate_file": ("ssl_certificate_location", "ssl_keystore_location"),
+    "certificate": ("ssl_keystore_certificate_chain", "ssl_certificate_pem"),
+    "key_file": ("ssl_key_location",),
+    "key": ("ssl_keystore_key", "ssl_key_pem"),
+    "key_password": ("ssl_key_password", "ssl_keystore_password"),
+}
+"""Arguments of ``Security.tls``, and the properties that give them."""
+_CHECKED = {
+    *("security_protocol", "enable_ssl_certificate_verification", "ssl_enabled_protocols"),
+    *("ssl_endpoint_identification_algorithm", _OPT_IN),
+    *(name for names in _ONE_OF.values() for name in names),
+}
+_OF_SASL = {
+    *("sasl_mechanism", "sasl_mechanisms", "sasl_jaas_config", "sasl_username", "sasl_password"),
+}
+_OF_OTHER_MECHANISMS = ("sasl_kerberos_", "sasl_oauthbearer_", "sasl_login_", "enable_sasl_")
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_MODULES = {_PLAIN_MODULE: ("PLAIN",), _SCRAM_MODULE: SCRAM}
+
+
+def is_of_security(key: str) -> bool:
+    """Whether a name, in the form of ``foreign_settings.normalised``, is dealt with here."""
+    return key in _CHECKED or key.startswith(("ssl_", "sasl_", "enable_sasl_", "https_ca_"))
+
+
+def security_from(given: Mapping[str, str], unused: dict[str, str]) -> Security | None:
+    """Return the security that the properties ask for; None if they don't say.
+
+    Args:
+        given: The properties of which ``is_of_security`` is true.
+        unused: Gets the names of those without meaning, and why.
+
+    Raises:
+        InvalidConfig: It can't be honoured, or a file can't be used.
+    """
+    values = {normalised(name): value for name, value in given.items()}
+    names = {normalised(name): name for name in given}
+    protocol = values.get("security_protocol", "").upper()
+    if protocol not in ("", *_PROTOCOLS):
+        _refuse("security.protocol", protocol, f"allowed are {', '.join(_PROTOCOLS)}")
+    _check_verification(values)
+    others = [name for name in given if normalised(name) != "security_protocol"]
+    if not protocol:
+        if any(values[normalised(name)] for name in others):
+            raise InvalidConfig(
+                f"security.protocol is missing beside {', '.join(sorted(others))}",
+                hint="SASL_SSL or SSL uses them; PLAINTEXT encrypts nothing",
+            )
+        return None
+    for key, name in names.items():
+        of_sasl = key.startswith(("sasl_", "enable_sasl_"))
+        if of_sasl and not protocol.startswith("SASL_"):
+            unused[name] = f"security.protocol is {protocol}"
+        elif key.startswith(("ssl_", "enable_ssl_", "https_")) and not protocol.endswith("SSL"):
+            unused[name] = f"security.protocol is {protocol}"
+    tls = _tls(given, values, unused) if protocol.endswith("SSL") else {}
+    security = Security.tls(**tls) if protocol == "SSL" else Security.plaintext()
+    if protocol.startswith("SASL_"):
+        security = _sasl(names, values, unused, tls, unencrypted=protocol == "SASL_PLAINTEXT")
+    if values.get("ssl_enabled_protocols") and security.tls_context is not None:
+        return _of_versions(security, values["ssl_enabled_protocols"])
+    return security
+
+
+def _refuse(name: str, value: str, why: str) -> NoReturn:
+    raise InvalidConfig(f"{name}={value} can't be used: {why}")
+
+
+def _check_verification(values: Mapping[str, str]) -> None:
+    how = values.get("ssl_endpoint_identification_algorithm", "https")
+    if how.lower() != "https":
+        _refuse(
+            "ssl.endpoint.identification.algorithm",
+            repr(how),
+            "host names are always verified; allowed is https",
+        )
+    verify = values.get("enable_ssl_certificate_verification", "true")
+    if verify.lower() != "true":
+        _refuse(
+            "enable.ssl.certificate.verification",
+            repr(verify),
+            "certificates are always verified; allowed is true",
+        )
+
+
+def _tls(
+    given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]
+) -> dict[str, Any]:
+    """The arguments of ``Security.tls``."""
+    for name in given:
+        key = normalised(name)
+        if key in _OF_JAVA:
+            unused[name] = "TLS is Python's ssl module, which finds out what a store is"
+        elif key.startswith(("ssl_", "https_")) and key not in _CHECKED and values[key]:
+            raise InvalidConfig(
+                f"{name} can't be honoured",
+                hint="leave out all ssl.*, and give security=Security.tls(ssl_context=...)",
+            )
+    found: dict[str, Any] = {}
+    for argument, keys in _ONE_OF.items():
+        for key in keys:
+            if values.get(key) and not (key == "ssl_ca_location" and values[key] == "probe"):
+                found.setdefault(argument, values[key])
+    if not {"certificate", "certificate_file"} & set(found):
+        for name in found.keys() & {"key_password"}:  # of a store that isn't there
+            del found[name]
+    if not {"ca_file"} & set(found):
+        found.pop("ca_password", None)
+    try:
+        Security.tls(**found)
+    except InvalidConfig as error:
+        raise InvalidConfig(
+            f"ssl.* can't be used: {error.message}", hint=error.hint
+        ) from error.__cause__
+    return found
+
+
+def _sasl(
+    names: Mapping[str, str],
+    values: Mapping[str, str],
+    unused: dict[str, str],
+    tls: dict[str, Any],
+    *,
+    unencrypted: bool,
+) -> Security:
+    mechanism = (values.get("sasl_mechanism") or values.get("sasl_mechanisms") or "GSSAPI").upper()
+    if mechanism not in _MECHANISMS:
+        raise InvalidConfig(
+            f"sasl.mechanism={mechanism} isn't in this release: allowed are "
+            f"{', '.join(_MECHANISMS)}",
+            hint="OAUTHBEARER is Security.oauth(token)" if mechanism == "OAUTHBEARER" else None,
+        )
+    for key, name in names.items():
+        if key.startswith(_OF_OTHER_MECHANISMS):
+            unused[name] = f"sasl.mechanism is {mechanism}"
+        elif key.startswith("sasl_") and key not in _OF_SASL and values[key]:
+            raise InvalidConfig(f"{name} can't be honoured", hint="give security=Security....")
+    username, password = values.get("sasl_username"), values.get("sasl_password")
+    token = False
+    if values.get("sasl_jaas_config"):
+        if username or password:
+            raise InvalidConfig("sasl.jaas.config and sasl.username say the same: take one out")
+        username, password, token = _login_module(values["sasl_jaas_config"], mechanism)
+    for name, value in (("username", username), ("password", password)):
+        if not value:
+            raise InvalidConfig(
+                f"security.protocol with SASL needs the {name}: sasl.jaas.config or sasl.{name}"
+            )
+    if mechanism == "PLAIN":
+        if unencrypted and values.get(_OPT_IN, "").lower() != "true":
+            raise InvalidConfig(
+                "security.protocol=SASL_PLAINTEXT with sasl.mechanism=PLAIN would send the "
+                "password unencrypted",
+                hint="use SASL_SSL or SCRAM, or allow it: kclient.allow.unencrypted.passwords=true",
+            )
+        return Security.sasl_plain(username, password, unencrypted=unencrypted, **tls)
+    return Security.sasl_scram(
+        username,
+        password,
+        mechanism=mechanism,  # type: ignore[arg-type]
+        delegation_token=token,
+        unencrypted=unencrypted,
+        **tls,
+    )
+
+
+def _login_module(text: str, mechanism: str) -> tuple[str | None, str | None, bool]:
+    """Name, password and whether they are those of a delegation token."""
+    module, options = parse_jaas(text)
+    if module not in _MODULES:
+        raise InvalidConfig(
+            f"sasl.jaas.config: {module} isn't in this release: allowed are {', '.join(_MODULES)}"
+        )
+    if mechanism not in _MODULES[module]:
+        raise InvalidConfig(
+            f"sasl.jaas.config has {module}, which isn't of sasl.mechanism={mechanism}"
+        )
+    unknown = sorted(set(options) - {"username", "password", "tokenauth"})
+    if unknown:
+        raise InvalidConfig(f"sasl.jaas.config: option {unknown[0]} can't be honoured")
+    token = options.get("tokenauth", "false").lower() == "true"
+    return options.get("username"), options.get("password"), token
+
+
+def _of_versions(security: Security, said: str) -> Security:
+    """Speak no version of TLS that isn't listed."""
+    versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    listed = {part.strip() for part in said.split(",")}
+    wanted = [version for name, version in versions.items() if name in listed]
+    if not wanted:
+        _refuse("ssl.enabled.protocols", said, "allowed are TLSv1.2 and TLSv1.3")
+    assert isinstance(security.tls_context, TlsContext)
+    settings = dataclasses.replace(
+        security.tls_context.settings, minimum_version=wanted[0], maximum_version=wanted[-1]
+    )
+    return Security(TlsContext(settings), security.sasl)

@@ -1,0 +1,145 @@
+"""``ClusterSecurity``: how a ``Cluster`` lets clients in, by TLS and by name and password."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from kclient.credentials import SCRAM, checked_name, checked_password
+from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.secret import Secret
+from kclient.security import Security
+from kclient.testing.arguments import seconds_of
+from kclient.testing.sasl import HASHES, ITERATIONS, ScramCredential, scram_credential
+from kclient.testing.server_certificate import ServerCertificate
+
+MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+
+
+class ClusterSecurity:
+    """Security of the listeners of a cluster; connections between its brokers don't have it.
+
+    Args:
+        users: Passwords by name. With users, or the mechanism OAUTHBEARER, clients must log in.
+        mechanisms: Of SASL: PLAIN and both of SCRAM by default. OAUTHBEARER takes unsecured tokens,
+            as Kafka does where nothing else is configured.
+        tls: Listeners speak TLS, by a certificate for loopback that is made for this value; that
+            needs ``kclient[tls]``.
+        session_lifetime: Seconds after which clients must authenticate again (KIP-368).
+
+    Raises:
+        InvalidArgument: An argument is invalid; the text names it.
+
+    Example::
+
+        security = ClusterSecurity({"alice": "secret"}, tls=True)
+        async with kclient.testing.Cluster(security=security) as cluster:
+            async with kclient.Producer(cluster.bootstrap, security=security.client("alice")):
+                ...
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, str | Secret] | None = None,
+        *,
+        mechanisms: Sequence[str] = ("PLAIN", *SCRAM),
+        tls: bool = False,
+        session_lifetime: float | None = None,
+    ) -> None:
+        unknown = sorted(set(mechanisms) - set(MECHANISMS))
+        if isinstance(mechanisms, str) or unknown:
+            raise InvalidArgument(
+                f"mechanisms={mechanisms!r}: allowed are {', '.join(MECHANISMS)}, in a sequence"
+            )
+        if session_lifetime is not None:
+            seconds_of("session_lifetime", session_lifetime)
+        try:
+            self._passwords = {
+                checked_name(name): checked_password(given) for name, given in (users or {}).items()
+            }
+        except InvalidConfig as error:
+            raise InvalidArgument(f"users: {error.message}") from None
+        self.mechanisms = tuple(mechanisms)
+        self.session_lifetime = math.inf if session_lifetime is None else session_lifetime
+        self._certificate = ServerCertificate() if tls else None
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+
+    @property
+    def wants_sasl(self) -> bool:
+        """Clients must log in."""
+        return bool(self._passwords) or "OAUTHBEARER" in self.mechanisms
+
+    @property
+    def server_context(self) -> ssl.SSLContext | None:
+        """The brokers' context for TLS; None without TLS."""
+        return self._certificate.context if self._certificate is not None else None
+
+    @property
+    def authority(self) -> str | None:
+        """PEM of the authority that clients must trust; None without TLS."""
+        return self._certificate.authority if self._certificate is not None else None
+
+    def client(self, username: str | None = None, mechanism: str | None = None) -> Security:
+        """The ``Security`` of a client.
+
+        Args:
+            username: One of the users; None where clients needn't log in.
+            mechanism: The first one with a password by default.
+
+        Raises:
+            InvalidArgument: There is no such user, or the mechanism has no password.
+        """
+        tls: dict[str, Any] = {"unencrypted": True}
+        if self._certificate is not None:
+            tls = {"ca": self._certificate.authority}
+        if username is None:
+            if self.wants_sasl:
+                raise InvalidArgument("username is needed: this cluster wants clients to log in")
+            return Security.tls(**tls) if self._certificate is not None else Security.plaintext()
+        if username not in self._passwords:
+            raise InvalidArgument(
+                f"username={username!r}: known are {', '.join(self._passwords) or 'none'}"
+            )
+        with_password = [one for one in self.mechanisms if one != "OAUTHBEARER"]
+        chosen = mechanism or next(iter(with_password), None)
+        if chosen not in with_password:
+            raise InvalidArgument(
+                f"mechanism={chosen!r}: allowed are {', '.join(with_password) or 'none'}"
+            )
+        password = self._passwords[username]
+        if chosen == "PLAIN":
+            return Security.sasl_plain(username, password, **tls)
+        return Security.sasl_scram(username, password, mechanism=cast("Any", chosen), **tls)
+
+    def set_password(self, username: str, password: str | Secret | None) -> None:
+        """Change a password, add a user, or remove one (None); sessions that are open go on."""
+        try:
+            checked_name(username)
+            if password is None:
+                self._passwords.pop(username, None)
+            else:
+                self._passwords[username] = checked_password(password)
+        except InvalidConfig as error:
+            raise InvalidArgument(error.message) from None
+        for mechanism in SCRAM:
+            self._credentials.pop((username, mechanism), None)
+
+    def password(self, username: str) -> str | None:
+        """The password of a user; None if there is none of that name."""
+        found = self._passwords.get(username)
+        return None if found is None else found.reveal()
+
+    def credential(self, username: str, mechanism: str) -> ScramCredential | None:
+        """What SCRAM keeps of it; None if there is none of that name."""
+        password = self.password(username)
+        if password is None:
+            return None
+        key = username, mechanism
+        if key not in self._credentials:
+            salt = hashlib.sha256(f"{mechanism}:{username}".encode()).digest()[:16]
+            salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
+            self._credentials[key] = scram_credential(mechanism, salted, salt, ITERATIONS)
+        return self._credentials[key]

@@ -1,0 +1,233 @@
+"""Clusters that want TLS or a login, and clients of theirs that renew their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient import InvalidArgument, Security, TopicPartition
+from kclient.testing import Cluster, ClusterSecurity, ErrorCode, run_virtually
+
+USERS = {"alice": "alice-password", "zoe, =": "größe; =,"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+CANARY = "canary-3b7f"
+
+
+def unsecured_token(expires_at: float) -> str:
+    parts = ({"alg": "none"}, {"sub": "alice", "exp": expires_at})
+    encoded = (base64.urlsafe_b64encode(json.dumps(one).encode()).decode() for one in parts)
+    return ".".join(one.rstrip("=") for one in encoded) + "."
+
+
+async def round_trip(cluster: Cluster, security: Security) -> None:
+    cluster.create_topic("flights")
+    async with kclient.Producer(cluster.bootstrap, security=security) as producer:
+        await producer.send("flights", b"UA 1545")
+    async with kclient.Consumer(
+        cluster.bootstrap, "flights", group="g", security=security, auto_offset_reset="earliest"
+    ) as consumer:
+        async with asyncio.timeout(20.0):
+            while not (records := await consumer.poll()):
+                pass
+        assert [record.value for record in records] == [b"UA 1545"]
+
+
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("username", USERS)
+async def test_clients_log_in(mechanism: str, username: str, tls: bool) -> None:
+    security = ClusterSecurity(USERS, tls=tls)
+    async with Cluster(security=security) as cluster:
+        await round_trip(cluster, security.client(username, mechanism))
+
+
+async def test_tls_alone() -> None:
+    security = ClusterSecurity(tls=True)
+    async with Cluster(brokers=2, security=security) as cluster:
+        await round_trip(cluster, security.client())
+        with pytest.raises(kclient.BootstrapFailed, match="certificate"):
+            async with kclient.Admin(cluster.bootstrap, security=Security.tls()):
+                pass
+
+
+async def test_tokens() -> None:
+    security = ClusterSecurity(mechanisms=["OAUTHBEARER"])
+    async with Cluster(brokers=1, security=security) as cluster:
+        good = Security.oauth(lambda: unsecured_token(4e9), unencrypted=True)
+        await round_trip(cluster, good)
+        bad = Security.oauth(lambda: kclient.Token(CANARY), unencrypted=True)
+        assert "token" in await refusal(cluster, bad)
+
+
+async def refusal(cluster: Cluster, security: Security) -> str:
+    """The error of a client that isn't let in, which doesn't wait for a time-out."""
+    with pytest.raises(kclient.BootstrapFailed) as caught:
+        async with asyncio.timeout(20.0):
+            async with kclient.Admin(cluster.bootstrap, security=security):
+                pass
+    assert isinstance(caught.value.__cause__, kclient.AuthenticationFailed)
+    assert CANARY not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("username", ["alice", "nobody"])
+async def test_wrong_credentials_are_one_error_at_once(mechanism: Any, username: str) -> None:
+    security = ClusterSecurity(USERS)
+    async with Cluster(brokers=1, security=security) as cluster:
+        if mechanism == "PLAIN":
+            wrong = Security.sasl_plain(username, CANARY, unencrypted=True)
+        else:
+            wrong = Security.sasl_scram(username, CANARY, mechanism=mechanism, unencrypted=True)
+        text = await refusal(cluster, wrong)
+        assert "refuses the credentials" in text
+
+
+async def test_other_mechanisms_are_never_tried() -> None:
+    security = ClusterSecurity(USERS, mechanisms=["PLAIN"])
+    async with Cluster(brokers=1, security=security) as cluster:
+        scram = Security.sasl_scram("alice", CANARY, unencrypted=True)
+        text = await refusal(cluster, scram)
+        assert "has no SASL mechanism SCRAM-SHA-512 on that listener: it offers PLAIN" in text
+        assert {one.request.mechanism for one in cluster.requests if one.api_key == 17} == {
+            "SCRAM-SHA-512"
+        }
+        assert not [one for one in cluster.requests if one.api_key == 36]
+
+
+async def test_a_cluster_of_logins_met_without_one_is_said_soon() -> None:
+    async with Cluster(brokers=1, security=ClusterSecurity(USERS)) as cluster:
+        text = await refusal(cluster, Security.plaintext())
+        assert "wants SASL on that listener: it offers PLAIN, SCRAM-SHA-256" in text
+        asked = [one for one in cluster.requests if one.api_key == 3]
+        assert len(asked) <= 3
+
+
+async def test_a_login_where_none_is_wanted_is_said() -> None:
+    async with Cluster(brokers=1) as cluster:
+        found = Security.sasl_plain("alice", CANARY, unencrypted=True)
+        assert "wants no SASL on that listener" in await refusal(cluster, found)
+        assert not [one for one in cluster.requests if one.api_key == 36]
+
+
+async def test_a_refused_login_is_for_its_call_and_the_next_one_logs_in_anew() -> None:
+    security = ClusterSecurity(USERS)
+    current = [USERS["alice"]]
+    found = Security.sasl_scram(credentials=lambda: ("alice", current[0]), unencrypted=True)
+    async with Cluster(brokers=1, security=security) as cluster:
+        async with kclient.Admin(cluster.bootstrap, security=found) as admin:
+            await admin.list_topics()
+            security.set_password("alice", "another")
+            await cluster.restart(1)
+            with pytest.raises(kclient.AuthenticationFailed, match="refuses the credentials"):
+                await admin.list_topics()
+            current[0] = "another"
+            async with asyncio.timeout(20.0):
+                while True:
+                    try:
+                        await admin.list_topics()
+                        break
+                    except kclient.AuthenticationFailed:
+                        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_sessions_of_ten_seconds_are_renewed_for_minutes_unseen(mechanism: str) -> None:
+    security = ClusterSecurity(USERS, session_lifetime=10.0)
+
+    async def scene() -> tuple[int, int]:
+        failed: list[Exception] = []
+        async with Cluster(security=security) as cluster:
+            found = security.client("alice", mechanism)
+            cluster.create_topic("flights", partitions=3)
+            async with (
+                kclient.Producer(cluster.bootstrap, security=found, linger=0.0) as producer,
+                kclient.Consumer(
+                    cluster.bootstrap, security=found, auto_offset_reset="earliest"
+                ) as consumer,
+            ):
+                consumer.assign([TopicPartition("flights", p) for p in range(3)])
+                read = sent = 0
+                loop = asyncio.get_running_loop()
+                begun = loop.time()
+                while loop.time() < begun + 300.0:
+                    sends = [producer.send("flights", b"%d" % sent, partition=p) for p in range(3)]
+                    for one in sends:
+                        try:
+                            await one
+                        except Exception as error:
+                            failed.append(error)
+                    sent += len(sends)
+                    read += len(await consumer.poll(timeout=0.2))
+                    await asyncio.sleep(0.2)
+                while read < sent:
+                    read += len(await consumer.poll(timeout=1.0))
+                requests_failed = failures(producer) + failures(consumer)
+            assert not failed
+            assert not requests_failed
+            return cluster.requests.count("SaslHandshake"), sent
+
+    renewals, sent = run_virtually(scene(), seed=7)
+    assert renewals > 170
+    assert sent > 300
+
+
+def failures(client: Any) -> int:
+    """How many of its requests had no response in its life."""
+    return int(client.metrics().get("network.requests_failed", 0))
+
+
+def test_a_session_that_cant_be_renewed_ends_with_its_connection() -> None:
+    security = ClusterSecurity(USERS, session_lifetime=10.0)
+
+    async def scene() -> None:
+        async with Cluster(brokers=1, security=security) as cluster:
+            found = security.client("alice")
+            async with kclient.Admin(cluster.bootstrap, security=found) as admin:
+                await admin.list_topics()
+                cluster.faults.error(36, ErrorCode.SASL_AUTHENTICATION_FAILED, times=1)
+                await asyncio.sleep(30.0)
+                await admin.list_topics()
+
+    run_virtually(scene(), seed=8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"users": {"": "x"}}, "username=''"),
+        ({"users": {"a": ""}}, "password is empty"),
+        ({"mechanisms": ["GSSAPI"]}, "allowed are PLAIN"),
+        ({"mechanisms": "PLAIN"}, "in a sequence"),
+        ({"session_lifetime": -1.0}, "session_lifetime"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        ClusterSecurity(**arguments)
+
+
+def test_a_memory_network_speaks_no_tls() -> None:
+    with pytest.raises(InvalidArgument, match="doesn't speak TLS"):
+        Cluster(security=ClusterSecurity(tls=True), network=kclient.testing.MemoryNet())
+
+    async def on_virtual_time() -> None:
+        await Cluster(security=ClusterSecurity(tls=True)).start()
+
+    with pytest.raises(InvalidArgument, match="doesn't speak TLS"):
+        run_virtually(on_virtual_time())
+
+
+def test_the_security_of_a_client_is_of_a_known_user() -> None:
+    security = ClusterSecurity(USERS)
+    with pytest.raises(InvalidArgument, match="username is needed"):
+        security.client()
+    with pytest.raises(InvalidArgument, match="known are alice"):
+        security.client("bob")
+    with pytest.raises(InvalidArgument, match="mechanism='OAUTHBEARER'"):
+        security.client("alice", "OAUTHBEARER")
