@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
     from kclient.network.sasl.login import Login
     from kclient.protocol.message import Request
 
+logger = logging.getLogger("kclient.network")
+
 GENERAL_IDLE = 30.0
 """Seconds until an unused GENERAL or bootstrap connection closes; others have longer."""
 LANE_IN_FLIGHT = 100
 """Requests under way at once where order and memory don't ask for fewer."""
 _LAST_ROUNDS = 1.0
 """Seconds for the end of aborted transports, which takes a few rounds of the loop."""
+_RENEWAL_PAUSE = 1.0
+"""Seconds until a session is renewed after all, when its credentials couldn't be had."""
 _OVERRUN = 0.5
 """Seconds by which a dialer may overrun its time before it is cut off."""
 
@@ -232,6 +237,8 @@ class Selector:
         connection = channel.connection
         if connection.state is ConnectionState.READY:
             connection.apply(ConnectionEvent.RENEWED)
+        elif connection.state is not ConnectionState.AUTHENTICATING:
+            return  # it is about to close
         until = self._clock.now() + self.request_timeout if deadline is None else deadline
 
         async def ask(message: Request) -> Any:
@@ -253,13 +260,18 @@ class Selector:
     def _renewed(self, channel: Channel, task: asyncio.Task[None]) -> None:
         """A session was renewed, or can't be: its connection is of no more use then."""
         self._tasks.pop(channel, None)
-        if task.cancelled():
+        failure = None if task.cancelled() else task.exception()
+        connection = channel.connection
+        if connection.state is ConnectionState.READY and (failure or task.cancelled()):
+            # Nothing was said to the broker yet: the session may last until there are credentials.
+            logger.warning("%s: its session isn't renewed yet: %s", connection.where, failure)
+            channel.renew_at = self._clock.now() + _RENEWAL_PAUSE
+            channel.owner.channel_renewed(channel)
+        elif task.cancelled():
             channel.close("the renewal of its session was cancelled")
-            return
-        failure = task.exception()
-        if failure is not None:
-            key, where = channel.connection.key, channel.connection.where
-            channel.end(_unusable(f"{where} can't renew its session: {failure!r}", key, failure))
+        elif failure is not None and connection.state is ConnectionState.REAUTHENTICATING:
+            text = f"{connection.where} can't renew its session: {failure!r}"
+            channel.end(_unusable(text, connection.key, failure))
 
     def _dialed(self, channel: Channel, target: DialTarget, dial: asyncio.Task[None]) -> None:
         """The dial ended, in whatever way: a channel that isn't open then has failed."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
+import traceback
 from typing import Any
 
 import pytest
@@ -18,8 +20,8 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 CANARY = "canary-3b7f"
 
 
-def unsecured_token(expires_at: float) -> str:
-    parts = ({"alg": "none"}, {"sub": "alice", "exp": expires_at})
+def unsecured_token(expires_at: float, subject: str = "alice") -> str:
+    parts = ({"alg": "none"}, {"sub": subject, "exp": expires_at})
     encoded = (base64.urlsafe_b64encode(json.dumps(one).encode()).decode() for one in parts)
     return ".".join(one.rstrip("=") for one in encoded) + "."
 
@@ -175,6 +177,91 @@ def test_sessions_of_ten_seconds_are_renewed_for_minutes_unseen(mechanism: str) 
     renewals, sent = run_virtually(scene(), seed=7)
     assert renewals > 170
     assert sent > 300
+
+
+def test_credentials_that_cant_be_had_for_a_while_harm_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    security = ClusterSecurity(USERS, session_lifetime=100.0)
+
+    async def scene() -> None:
+        down = False
+        asked = 0
+
+        def credentials() -> tuple[str, str]:
+            nonlocal asked
+            asked += 1
+            if down:
+                raise OSError("the vault is sealed")
+            return "alice", USERS["alice"]
+
+        async with Cluster(brokers=1, security=security) as cluster:
+            cluster.create_topic("flights")
+            found = Security.sasl_scram(credentials=credentials, unencrypted=True)
+            async with kclient.Producer(cluster.bootstrap, security=found) as producer:
+                await producer.send("flights", b"first")
+                down, before = True, asked
+                for _ in range(96):
+                    await producer.send("flights", b"x")
+                    await asyncio.sleep(1.0)
+                assert asked > before
+                down = False
+                for _ in range(100):
+                    await producer.send("flights", b"x")
+                    await asyncio.sleep(1.0)
+                assert not failures(producer)
+
+    run_virtually(scene(), seed=9)
+    assert "the vault is sealed" in caplog.text
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "OAUTHBEARER"])
+@pytest.mark.parametrize("right", [True, False])
+async def test_no_secret_reaches_any_text(
+    mechanism: Any, right: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    asyncio.get_running_loop().set_debug(True)
+    seen: list[str] = []
+
+    class Watcher:
+        def observe(self, event: object) -> None:
+            seen.append(f"{event} {event!r}")
+
+    users = {"alice": CANARY if right else "another"}
+    mechanisms = [*MECHANISMS, "OAUTHBEARER"]
+    security = ClusterSecurity(users, mechanisms=mechanisms, session_lifetime=0.2)
+    if mechanism == "OAUTHBEARER":
+        token = unsecured_token(4e9, subject=CANARY) + ("" if right else CANARY)
+        found = Security.oauth(lambda: token, unencrypted=True)
+    elif mechanism == "PLAIN":
+        found = Security.sasl_plain("alice", CANARY, unencrypted=True)
+    else:
+        found = Security.sasl_scram("alice", CANARY, mechanism=mechanism, unencrypted=True)
+    async with Cluster(brokers=1, security=security) as cluster:
+        admin = kclient.Admin(cluster.bootstrap, security=found, observers=[Watcher()])
+        try:
+            async with admin:
+                await admin.describe_cluster()
+                await asyncio.sleep(0.5)
+                await admin.describe_cluster()
+                seen += [str(admin.health()), str(admin.metrics()), repr(admin)]
+        except kclient.BootstrapFailed as error:
+            assert not right
+            told = traceback.TracebackException.from_exception(error, capture_locals=True)
+            while told is not None:
+                seen += [str(told), *(str(one.locals) for one in told.stack if ours(one))]
+                told = told.__cause__ or told.__context__
+        else:
+            assert right
+        seen += [repr(cluster.requests), *(repr(one) for one in cluster.requests)]
+    assert seen
+    assert not [text for text in [*seen, caplog.text, repr(found)] if CANARY in text]
+
+
+def ours(frame: traceback.FrameSummary) -> bool:
+    """It isn't the test's, which knows the secret."""
+    return "tests" not in frame.filename
 
 
 def failures(client: Any) -> int:
