@@ -87,8 +87,8 @@ class Sasl(Frozen):
     """
 
     mechanism: str
-    passwords: PasswordSource | None = None
-    tokens: TokenSource | None = None
+    passwords: PasswordSource | None = dataclasses.field(default=None, repr=False)
+    tokens: TokenSource | None = dataclasses.field(default=None, repr=False)
     delegation_token: bool = False
 
 
@@ -118,7 +118,7 @@ def checked_name(username: object) -> str:
     Raises:
         InvalidConfig: It is empty, no str, or has a NUL.
     """
-    if not isinstance(username, str) or not username or "\0" in username:
+    if not isinstance(username, str) or not username or "\0" in username or not _utf8(username):
         raise InvalidConfig(
             f"username={username!r} can't be used: allowed is text without NUL characters"
         )
@@ -138,4 +138,17 @@ def checked_password(password: object) -> Secret:
     secret = Secret(password)
     if not secret or "\0" in secret.reveal():
         raise InvalidConfig("password is empty or has a NUL character")
+    if not _utf8(secret.reveal()):
+        raise InvalidConfig(
+            "password has characters that aren't Unicode, such as of undecoded bytes"
+        )
     return secret
+
+
+def _utf8(text: str) -> bool:
+    """It can be encoded: the error of that would show it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

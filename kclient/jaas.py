@@ -9,6 +9,8 @@ import re
 
 from kclient.errors import InvalidConfig
 
+KNOWN = ("username", "password", "tokenauth")
+"""Options that errors may name: what looks like another one may be a part of a password."""
 _HEAD = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _OPTION = re.compile(
     r"""\s+([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+))""", re.DOTALL
@@ -36,7 +38,8 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
         options[name] = _ESCAPE.sub(_plain, value) if quoted else value
         at = found.end()
     if not _END.fullmatch(text, at):
-        after = f"after the option {list(options)[-1]}" if options else "after the login module"
+        last = next(reversed(options), "")
+        after = f"after the option {last}" if last in KNOWN else "after the login module"
         raise _unreadable(f'{after} something isn\'t name="value"; is there a quote too many?')
     return head[1], options
 

@@ -90,12 +90,15 @@ class Security(Frozen):
         Raises:
             InvalidConfig: A part is missing or unusable, or two say the same.
         """
+        for name, value in list(locals().items()):
+            if isinstance(value, str | Secret) and not value:
+                raise InvalidConfig(f"{name} is empty: leave it out, or give a value")
         parts: dict[str, Any] = {
             "ca_file": os.fspath(ca_file) if ca_file else None,
             "ca": ca,
             "ca_password": _secret(ca_password),
             "certificate_file": os.fspath(certificate_file) if certificate_file else None,
-            "certificate": certificate,
+            "certificate": _secret(certificate),
             "key_file": os.fspath(key_file) if key_file else None,
             "key": _secret(key),
             "key_password": _secret(key_password),

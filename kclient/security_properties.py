@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from kclient.credentials import SCRAM
 from kclient.errors import InvalidConfig
 from kclient.foreign_settings import normalised
-from kclient.jaas import parse_jaas
+from kclient.jaas import KNOWN, parse_jaas
 from kclient.security import Security
 from kclient.tls import TlsContext
 
@@ -209,9 +209,10 @@ def _login_module(text: str, mechanism: str) -> tuple[str | None, str | None, bo
         raise InvalidConfig(
             f"sasl.jaas.config has {module}, which isn't of sasl.mechanism={mechanism}"
         )
-    unknown = sorted(set(options) - {"username", "password", "tokenauth"})
-    if unknown:
-        raise InvalidConfig(f"sasl.jaas.config: option {unknown[0]} can't be honoured")
+    if set(options) - set(KNOWN):
+        raise InvalidConfig(
+            f"sasl.jaas.config has options that can't be honoured: allowed are {', '.join(KNOWN)}"
+        )
     token = options.get("tokenauth", "false").lower() == "true"
     return options.get("username"), options.get("password"), token
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.network")
 
 _PEM = b"-----BEGIN"
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _CONVERT = (
     "convert it: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 "
@@ -55,7 +57,7 @@ class TlsSettings(Frozen):
     ca: str | None = None
     ca_password: Secret | None = None
     certificate_file: str | None = None
-    certificate: str | None = None
+    certificate: Secret | None = None
     key_file: str | None = None
     key: Secret | None = None
     key_password: Secret | None = None
@@ -64,6 +66,10 @@ class TlsSettings(Frozen):
     maximum_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
 
     def __post_init__(self) -> None:
+        for name in ("ca_file", "certificate_file", "key_file"):
+            if "-----BEGIN" in (getattr(self, name) or ""):
+                text = name.removesuffix("_file")
+                raise InvalidConfig(f"{name} is PEM text, not the name of a file: give {text}=")
         for file, text in (("ca_file", "ca"), ("certificate_file", "certificate")):
             if getattr(self, file) and getattr(self, text):
                 raise InvalidConfig(f"{file} and {text} say the same: give one of them")
@@ -109,7 +115,7 @@ class TlsContext:
             try:
                 self._context = _made(self.settings)
                 logger.info("TLS certificates were read again, as their files have changed")
-            except InvalidConfig as error:
+            except Exception as error:
                 logger.warning("TLS goes on with the certificates from before: %s", error)
         return self._context
 
@@ -138,9 +144,9 @@ def _made(settings: TlsSettings) -> ssl.SSLContext:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         _load_own_certificate(context, settings)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        if isinstance(error, InvalidConfig):
-            raise
+    except InvalidConfig:
+        raise
+    except Exception as error:  # also of OpenSSL and of cryptography
         where = f" from {', '.join(settings.files())}" if settings.files() else ""
         raise InvalidConfig(f"TLS can't be set up{where}: {error}") from error
     return context
@@ -163,10 +169,16 @@ def _authorities(settings: TlsSettings) -> tuple[str | None, str | None]:
 
 
 def _load_own_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    chain, key = settings.certificate, settings.key
+    chain = settings.certificate.reveal() if settings.certificate else None
+    key = settings.key
     if settings.certificate_file:
         content = _read(settings.certificate_file)
         if _PEM not in content:
+            if key is not None or settings.key_file:
+                raise InvalidConfig(
+                    f"{settings.certificate_file} is PKCS#12, which has the key: leave out key and "
+                    "key_file"
+                )
             found, own, others = _opened(content, settings.key_password, settings.certificate_file)
             if found is None or own is None:
                 raise InvalidConfig(f"{settings.certificate_file} has no private key")
@@ -250,7 +262,7 @@ def load_chain(context: ssl.SSLContext, chain: str, key: PrivateKeyTypes) -> Non
     handle, path = tempfile.mkstemp(prefix="kclient-")  # for its owner only
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(chain.encode() + b"\n" + encrypted)
+            file.write("\n".join(_CERTIFICATE.findall(chain)).encode() + b"\n" + encrypted)
         context.load_cert_chain(path, password=password)
     finally:
         with contextlib.suppress(OSError):

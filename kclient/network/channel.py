@@ -41,6 +41,7 @@ class Channel(asyncio.BufferedProtocol):
         intentional: It was ended for a reason that says nothing about the node.
         dialed: The transport is open, TLS included.
         renew_at: When its session is to be renewed by another authentication.
+        session_ends_at: When the broker ends it.
         bytes_in: Received so far.
         bytes_out: Handed to the transport so far.
     """
@@ -61,6 +62,7 @@ class Channel(asyncio.BufferedProtocol):
         self.intentional = False
         self.dialed = False
         self.renew_at = math.inf
+        self.session_ends_at = math.inf
         self._negotiated = asyncio.Event()
         self._gone = asyncio.Event()
         self._now = now

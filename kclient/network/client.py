@@ -94,13 +94,14 @@ class NetworkClient:
             rng,
         )
         self.reporter = Reporter(hooks, counters, supervisor)
+        self._login = _login(config.security, clock, rng, supervisor)
         self.selector = Selector(
             config,
             clock,
             dialer if dialer is not None else _tcp(config, clock),
             ClientInformation(config.client_id, SOFTWARE_NAME, _version()),
             supervisor,
-            _login(config.security, clock, rng),
+            self._login,
         )
         self._config = config
         self._rng = rng
@@ -152,6 +153,8 @@ class NetworkClient:
         self._running = False
         for node_connection in list(self._connections.values()):
             node_connection.close(ClientClosed("the client was closed"))
+        if self._login is not None:
+            self._login.close()
         await self.selector.close(timeout)
 
     # Nodes
@@ -499,12 +502,14 @@ class NetworkClient:
         return sum(node_connection.is_ready for node_connection in self._connections.values())
 
 
-def _login(security: Security, clock: Clock, rng: random.Random) -> Login | None:
+def _login(
+    security: Security, clock: Clock, rng: random.Random, supervisor: TaskSupervisor
+) -> Login | None:
     if security.sasl is None:
         return None
     from kclient.network.sasl.login import Login
 
-    return Login(security.sasl, clock, rng)
+    return Login(security.sasl, clock, rng, supervisor.spawn_owned)
 
 
 def _tcp(config: NetworkConfig, clock: Clock) -> TcpDialer:

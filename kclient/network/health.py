@@ -27,7 +27,7 @@ class ConnectionHealth(Snapshot):
         lane: ``general``, ``produce``, ``fetch`` or ``group``.
         address: ``host:port``; empty where the node isn't in the address book any more.
         state: ``idle`` (not open, not wanted), ``backing_off``, ``dialing``, ``negotiating``,
-            ``authenticating``, ``ready`` or ``draining``.
+            ``authenticating``, ``ready``, ``reauthenticating`` or ``draining``.
         in_flight: Requests that wait for their answers.
         waiting: Requests that wait for the connection.
         writable: The transport takes more bytes.

@@ -280,6 +280,7 @@ class NodeConnection:
         """Its session goes on: write what waited meanwhile."""
         self._arm(channel.renew_at)
         self.channel_has_space(channel)
+        self._owner.capacity_changed(self)  # who asked meanwhile was told to wait for that
 
     def channel_setup_limited(self, channel: Channel) -> None:
         """Its name has other addresses, which need time, too."""

@@ -303,6 +303,10 @@ class InFlightRequests:
         """When the first of them times out, not always the oldest; None if there are none."""
         return min((request.next_deadline for request in self._queue), default=None)
 
+    def latest_deadline(self) -> float:
+        """When the last of them times out; 0.0 if there are none."""
+        return max((request.deadline for request in self._queue), default=0.0)
+
     def has_expired(self, now: float) -> bool:
         """At least one of them is past its deadline."""
         return any(request.deadline <= now for request in self._queue)

@@ -37,8 +37,8 @@ LANE_IN_FLIGHT = 100
 """Requests under way at once where order and memory don't ask for fewer."""
 _LAST_ROUNDS = 1.0
 """Seconds for the end of aborted transports, which takes a few rounds of the loop."""
-_RENEWAL_PAUSE = 1.0
-"""Seconds until a session is renewed after all, when its credentials couldn't be had."""
+_RENEWAL_PAUSE = 10.0
+"""Seconds until a session is renewed after all, at most, when its credentials couldn't be had."""
 _OVERRUN = 0.5
 """Seconds by which a dialer may overrun its time before it is cut off."""
 
@@ -239,14 +239,17 @@ class Selector:
             connection.apply(ConnectionEvent.RENEWED)
         elif connection.state is not ConnectionState.AUTHENTICATING:
             return  # it is about to close
-        until = self._clock.now() + self.request_timeout if deadline is None else deadline
+        # A renewal's responses come behind those of what is under way, such as a JoinGroup.
+        latest = max(self._clock.now(), connection.in_flight.latest_deadline())
+        until = latest + self.request_timeout if deadline is None else deadline
 
         async def ask(message: Request) -> Any:
             return await channel.ask(message, until)
 
         lifetime = await authenticate(mechanism, ask, connection.where)
-        after = login.renewal(lifetime) if lifetime else math.inf
-        channel.authenticated(self._clock.now() + after)
+        now = self._clock.now()
+        channel.session_ends_at = now + lifetime if lifetime else math.inf
+        channel.authenticated(now + login.renewal(lifetime) if lifetime else math.inf)
 
     def renew(self, channel: Channel) -> None:
         """Authenticate again on an open connection, before the broker ends its session."""
@@ -264,14 +267,22 @@ class Selector:
         connection = channel.connection
         if connection.state is ConnectionState.READY and (failure or task.cancelled()):
             # Nothing was said to the broker yet: the session may last until there are credentials.
-            logger.warning("%s: its session isn't renewed yet: %s", connection.where, failure)
-            channel.renew_at = self._clock.now() + _RENEWAL_PAUSE
+            why = failure or "it was cancelled"
+            logger.warning("%s: its session isn't renewed yet: %s", connection.where, why)
+            left = channel.session_ends_at - self._clock.now()
+            if left <= 0.0:
+                channel.retire()
+                return
+            channel.renew_at = self._clock.now() + min(max(left / 4, 0.5), _RENEWAL_PAUSE)
             channel.owner.channel_renewed(channel)
         elif task.cancelled():
             channel.close("the renewal of its session was cancelled")
         elif failure is not None and connection.state is ConnectionState.REAUTHENTICATING:
-            text = f"{connection.where} can't renew its session: {failure!r}"
-            channel.end(_unusable(text, connection.key, failure))
+            text = f"{connection.where} can't renew its session: {type(failure).__name__}"
+            error = _unusable(text, connection.key, failure)
+            if error is not failure:
+                error.__cause__ = None
+            channel.end(error)
 
     def _dialed(self, channel: Channel, target: DialTarget, dial: asyncio.Task[None]) -> None:
         """The dial ended, in whatever way: a channel that isn't open then has failed."""
@@ -290,11 +301,15 @@ class Selector:
             return
         cause = failure.__cause__ if isinstance(failure, KafkaError) else failure
         connection.setup_timed_out = isinstance(cause, TimeoutError)
-        why = repr(failure)
+        # After the dial an exception that isn't ours may hold what was to be sent: a secret.
+        why = type(failure).__name__ if channel.dialed else repr(failure)
         if isinstance(failure, TimeoutError):
             what = "authentication" if channel.dialed else "connection"
             why = f"no {what} within {target.setup_timeout:.3g} s"
-        channel.end(_unusable(f"{where} can't be reached: {why}", key, failure))
+        error = _unusable(f"{where} can't be reached: {why}", key, failure)
+        if error is not failure and channel.dialed:
+            error.__cause__ = None
+        channel.end(error)
 
     def _idle_limit(self, key: ConnectionKey) -> float:
         longest = self._config.connections_max_idle

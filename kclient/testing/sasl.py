@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 API_VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS = 4096
+LEAST_INTERVAL = 1.0
+"""Seconds: a second authentication within that time is refused."""
 
 _FIRST = re.compile(
     rb"n,,(n=((?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+),r=([\x21-\x2b\x2d-\x7e]+)(?:,tokenauth=true)?)"
@@ -207,6 +209,7 @@ class SaslSession:
         self._nonce = nonce
         self._server: ServerMechanism | None = None
         self._ends_at = math.inf
+        self._renewed_at = -math.inf
         self.user: str | None = None
         self.refused = False
 
@@ -225,6 +228,10 @@ class SaslSession:
     def handshake(self, mechanism: str) -> SaslHandshakeResponse:
         """Begin with a mechanism."""
         mechanisms = list(self._security.mechanisms)
+        if self.user is not None:
+            if self._now() - self._renewed_at < LEAST_INTERVAL or self._ends_at == math.inf:
+                return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, [])
+            self._renewed_at = self._now()
         if mechanism not in mechanisms:
             self.refused = True
             return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms)

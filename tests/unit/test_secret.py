@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import logging
 import pickle
@@ -28,6 +29,7 @@ def shown(value: object) -> str:
         Secret(CANARY),
         Token(CANARY),
         Security.sasl_plain("alice", CANARY),
+        Security.oauth(functools.partial(str, CANARY)),
         Security.sasl_scram("alice", Secret(CANARY), mechanism="SCRAM-SHA-256"),
     ],
 )

@@ -96,7 +96,9 @@ class TestFiles:
         monkeypatch.setattr(tempfile, "tempdir", str(tls.folder))
         Security.tls(certificate=tls.chain.read_text(), key=tls.key.read_text())
         Security.tls(certificate_file=tls.store, key_password="open")
-        assert len(written) == 2
+        both = Security.tls(certificate=tls.chain.read_text() + tls.key.read_text())
+        assert "PRIVATE KEY" not in repr(both.tls_context.settings)  # type: ignore[union-attr]
+        assert len(written) == 3
         for content in written:
             assert b"BEGIN ENCRYPTED PRIVATE KEY" in content
             assert b"BEGIN PRIVATE KEY" not in content
@@ -130,6 +132,16 @@ class TestFiles:
         assert security.ssl_context is second
         assert "certificates from before" in caplog.text
 
+    def test_a_key_in_place_of_a_file_is_refused_without_being_shown(self, tls: Identity) -> None:
+        key = tls.key.read_text()
+        with pytest.raises(InvalidConfig, match="key_file is PEM text") as caught:
+            Security.tls(certificate_file=tls.chain, key_file=key)
+        assert key.splitlines()[1] not in str(caught.value)
+
+    def test_a_key_beside_pkcs12_is_refused(self, tls: Identity) -> None:
+        with pytest.raises(InvalidConfig, match="leave out key and key_file"):
+            Security.tls(certificate_file=tls.store, key_password="open", key_file=tls.key)
+
     def test_verification_is_off_only_by_a_loud_name(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -145,6 +157,8 @@ class TestFiles:
             ({"certificate": "x", "certificate_file": "y"}, "say the same"),
             ({"key": "x", "key_file": "y", "certificate": "z"}, "say the same"),
             ({"key_password": "x"}, "need certificate_file"),
+            ({"ca": ""}, "ca is empty"),
+            ({"key_password": Secret("")}, "key_password is empty"),
             ({"certificate": "x"}, "no private key"),
             ({"ca": "no certificate"}, "can't be set up"),
             ({"insecure_skip_verification": True, "ca": "x"}, "trusts anyone"),
@@ -170,6 +184,8 @@ class TestSasl:
             (lambda: Security.sasl_plain("a\0b", "x"), "without NUL"),
             (lambda: Security.sasl_plain("a", "x\0"), "password is empty or has a NUL"),
             (lambda: Security.sasl_plain("a", ""), "password is empty"),
+            (lambda: Security.sasl_plain("a", "b\udcfc"), "aren't Unicode"),
+            (lambda: Security.sasl_plain("a\udcfc", "b"), "username="),
             (lambda: Security.sasl_plain("a", credentials=lambda: ("a", "b")), "leave those out"),
             (lambda: Security.sasl_plain(credentials="a:b"), "credentials is a str"),  # type: ignore[arg-type]
             (lambda: Security.sasl_scram("a", "b", mechanism="SHA-1"), "allowed are SCRAM-SHA-256"),  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from kclient import InvalidConfig, ProducerConfig, Secret
 from kclient.jaas import parse_jaas
 from kclient.security import Security
 
-CANARY = "canary-1c2d"
+CANARY = "canary1c2d"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -127,7 +127,14 @@ def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> Non
                 "sasl_mechanism": "PLAIN",
                 "sasl_jaas_config": f'{PLAIN} required username="a" password="{CANARY}" role="b";',
             },
-            "option role can't be honoured",
+            "options that can't be honoured",
+        ),
+        (
+            {
+                "sasl_mechanism": "PLAIN",
+                "sasl_jaas_config": f'{PLAIN} required username="a" password="b" {CANARY}=2";',
+            },
+            "after the login module something isn't",
         ),
         (
             {

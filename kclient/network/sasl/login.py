@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.credentials import SCRAM, StaticPassword, Token, checked_name, checked_password
 from kclient.errors import AuthenticationFailed, KafkaError
@@ -27,29 +28,47 @@ if TYPE_CHECKING:
     from kclient.network.sasl import Mechanism
     from kclient.secret import Secret
 
+Spawn: TypeAlias = "Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]"
+
+logger = logging.getLogger("kclient.network")
+
 REFRESH = (0.76, 0.84)
 """The part of a token's life after which there is another: 80%, give or take (as Java does)."""
 UNKNOWN_LIFE = 60.0
 """Seconds for which a token is used that doesn't say until when it is valid."""
 RETRY = 10.0
 """Seconds until a valid token's successor is asked for again, after that failed."""
+_MOMENT = 2.0
+"""Seconds that a login waits for a token while the last one is valid."""
+PATIENCE = 30.0
+"""Seconds that the source of tokens has."""
 RENEWAL = (0.85, 0.95)
 """The part of a session's life after which it is renewed (KIP-368)."""
+LEAST_RENEWAL = 1.1
+"""Seconds between two renewals at least: Kafka refuses a second one within a second."""
 
 
 class Login:
-    """See the file's docstring. Has no task: whoever needs a token first fetches it for all.
+    """See the file's docstring. Tasks: one while a token is fetched, of the supervisor.
 
     Args:
         sasl: Mechanism and credentials.
         clock: Reads the time.
         rng: Source of jitter.
+        spawn: Starts a task of that name.
     """
 
-    def __init__(self, sasl: Sasl, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, sasl: Sasl, clock: Clock, rng: random.Random, spawn: Spawn) -> None:
         self._sasl = sasl
         self._rng = rng
-        self._tokens = _Tokens(sasl.tokens, clock, rng) if sasl.tokens is not None else None
+        self._tokens = None
+        if sasl.tokens is not None:
+            self._tokens = _Tokens(sasl.tokens, clock, rng, spawn)
+
+    def close(self) -> None:
+        """Fetch no token any more."""
+        if self._tokens is not None:
+            self._tokens.close()
 
     async def mechanism(self) -> Mechanism:
         """The machine for one authentication.
@@ -86,47 +105,64 @@ class Login:
 
     def renewal(self, lifetime: float) -> float:
         """Seconds after which a session that lasts ``lifetime`` is to be renewed."""
-        return lifetime * self._rng.uniform(*RENEWAL)
+        return max(lifetime * self._rng.uniform(*RENEWAL), LEAST_RENEWAL)
 
 
 class _Tokens:
     """The token of a client."""
 
-    def __init__(self, source: TokenSource, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, source: TokenSource, clock: Clock, rng: random.Random, spawn: Spawn) -> None:
         self._source = source
         self._clock = clock
         self._rng = rng
+        self._spawn = spawn
         self._token: Token | None = None
         self._expires_at = 0.0
         self._refresh_at = 0.0
-        self._fetching = asyncio.Lock()
+        self._fetching: asyncio.Task[Token] | None = None
+
+    def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
 
     async def token(self) -> Token:
-        """One that is valid."""
-        if self._token is None or self._now() >= self._refresh_at:
-            async with self._fetching:
-                if self._token is None or self._now() >= self._refresh_at:
-                    await self._refresh()
-        assert self._token is not None
-        return self._token
+        """One that is valid. Cancellation: the next one is fetched all the same, for others."""
+        if self._token is not None and self._now() < self._refresh_at:
+            return self._token
+        if self._fetching is None:
+            self._fetching = self._spawn(self._fetched(), "token")
+            self._fetching.add_done_callback(self._keep)
+        task = self._fetching
+        if self._token is not None and self._now() < self._expires_at:
+            # The last one is good enough if the next takes long, or can't be had.
+            await asyncio.wait({task}, timeout=_MOMENT)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                return self._token
+        return await asyncio.shield(task)
 
-    async def _refresh(self) -> None:
-        try:
-            token = await self._fetched()
-        except AuthenticationFailed:
-            if self._token is None or self._now() >= self._expires_at:
-                self._token = None
-                raise
-            self._refresh_at = min(self._now() + RETRY, self._expires_at)
-            return
+    def _keep(self, task: asyncio.Task[Token]) -> None:
+        self._fetching = None
         now = self._now()
-        expires_at = token.expires_at if token.expires_at is not None else now + UNKNOWN_LIFE
-        self._token = token
-        self._expires_at = expires_at
-        self._refresh_at = now + (expires_at - now) * self._rng.uniform(*REFRESH)
+        failure = None if task.cancelled() else task.exception()
+        if task.cancelled() or failure is not None:
+            if now < self._expires_at:
+                logger.warning(
+                    "the token is used until it expires, as there is no other: %s", failure
+                )
+            self._refresh_at = min(now + RETRY, self._expires_at)
+            return
+        self._token = token = task.result()
+        self._expires_at = now + UNKNOWN_LIFE if token.expires_at is None else token.expires_at
+        self._refresh_at = now + (self._expires_at - now) * self._rng.uniform(*REFRESH)
 
     async def _fetched(self) -> Token:
-        given = await _called(self._source, "the token callback")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                given = await _called(self._source, "the token callback")
+        except TimeoutError:
+            error = AuthenticationFailed(f"the token callback gave no token in {PATIENCE:g} s")
+            error.retriable = True
+            raise error from None
         try:
             token = given if isinstance(given, Token) else Token(given)
         except KafkaError as error:
@@ -154,5 +190,7 @@ async def _called(function: Callable[[], Any], name: str) -> Any:
         return await given if inspect.isawaitable(given) else given
     except AuthenticationFailed:
         raise
-    except Exception as error:
-        raise AuthenticationFailed(f"{name} failed: {error or type(error).__name__}") from error
+    except Exception as cause:
+        error = AuthenticationFailed(f"{name} failed: {cause or type(cause).__name__}")
+        error.retriable = True  # the broker hasn't refused us: it may be had the next time
+        raise error from cause

@@ -7,7 +7,7 @@ import base64
 import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -53,7 +53,11 @@ class Issuer:
 
 def login(security: Security, clock: SetClock) -> Login:
     assert security.sasl is not None
-    return Login(security.sasl, clock, random.Random(1))
+    return Login(security.sasl, clock, random.Random(1), spawn)
+
+
+def spawn(coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    return asyncio.create_task(coroutine, name=name)
 
 
 async def first_words(one: Login) -> bytes:
@@ -150,6 +154,60 @@ class TestTokens:
             await first_words(one)
         issuer.down = False
         assert b"token-5" in await first_words(one)
+
+    async def test_a_server_that_hangs_holds_nobody_while_the_token_is_valid(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("kclient.network.sasl.login._MOMENT", 0.01)
+        clock = SetClock()
+        issuer = Issuer(clock)
+        hangs = asyncio.Event()
+        asked = 0
+
+        async def source() -> Token:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                await hangs.wait()
+            return await issuer()
+
+        one = login(Security.oauth(source, unencrypted=True), clock)
+        await first_words(one)
+        clock.at += 0.9 * issuer.life
+        said = await asyncio.gather(*(first_words(one) for _ in range(20)))
+        assert set(said) == {b"n,,\x01auth=Bearer token-1\x01\x01"}
+        assert asked == 2
+        hangs.set()
+        await asyncio.sleep(0.01)
+        assert b"token-2" in await first_words(one)
+
+    async def test_a_dial_that_gives_up_leaves_the_fetch_to_the_next(self) -> None:
+        clock = SetClock()
+        slow = asyncio.Event()
+        asked = 0
+
+        async def source() -> Token:
+            nonlocal asked
+            asked += 1
+            await slow.wait()
+            return Token("slow", expires_at=clock.at + 100)
+
+        one = login(Security.oauth(source, unencrypted=True), clock)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await one.mechanism()
+        slow.set()
+        assert b"slow" in await first_words(one)
+        assert asked == 1
+
+    async def test_a_failure_is_shared_by_all_that_wait(self) -> None:
+        issuer = Issuer(SetClock())
+        issuer.down = True
+        one = login(Security.oauth(issuer, unencrypted=True), issuer.clock)
+        found = await asyncio.gather(*(one.mechanism() for _ in range(20)), return_exceptions=True)
+        assert {type(error) for error in found} == {AuthenticationFailed}
+        assert issuer.asked == 1
 
     async def test_no_expired_token_is_sent_in_a_thousand_lives(self) -> None:
         clock = SetClock()
