@@ -28,6 +28,7 @@ ITERATIONS = 4096
 LEAST_INTERVAL = 1.0
 """Seconds: a second authentication within that time is refused."""
 
+_INVALID_TOKEN = b'{"status":"invalid_token"}'
 _FIRST = re.compile(
     rb"n,,(n=((?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+),r=([\x21-\x2b\x2d-\x7e]+)(?:,tokenauth=true)?)"
 )
@@ -164,7 +165,7 @@ class TokenServer:
     def step(self, said: bytes) -> tuple[bytes, bool]:
         """Check the token; a client that was told that it is invalid acknowledges that."""
         if self._invalid:
-            raise Refused("Authentication failed: the token was refused")
+            raise Refused(_INVALID_TOKEN.decode())
         found = _TOKEN.fullmatch(said)
         if found is None:
             raise Refused("Authentication failed: it is no message of OAUTHBEARER")
@@ -178,7 +179,7 @@ class TokenServer:
             self._invalid = True
         if self._invalid or self.expires_at <= self._wall():
             self._invalid = True
-            return b'{"status":"invalid_token"}', False
+            return _INVALID_TOKEN, False
         return b"", True
 
 
@@ -261,12 +262,12 @@ class SaslSession:
                 ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"", 0
             )
         if not done:
-            return SaslAuthenticateResponse(ErrorCode.NONE, None, answer, 0)
+            return SaslAuthenticateResponse(ErrorCode.NONE, "", answer, 0)
         self._server, self.user = None, server.user
         lifetime = min(self._security.session_lifetime, server.expires_at - self._wall())
         self._ends_at = self._now() + lifetime
         shown = 0 if lifetime == math.inf else int(lifetime * 1000)
-        return SaslAuthenticateResponse(ErrorCode.NONE, None, answer, shown)
+        return SaslAuthenticateResponse(ErrorCode.NONE, "", answer, shown)
 
 
 def illegal_state() -> SaslAuthenticateResponse:
