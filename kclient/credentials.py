@@ -21,7 +21,8 @@ PasswordSource: TypeAlias = (
 TokenSource: TypeAlias = "Callable[[], str | Token | Awaitable[str | Token]]"
 """Called when there is no token yet, or the last has lived for 80% of its time."""
 
-SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The mechanisms of SCRAM, and Python's names of their hashes."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _EXTENSION = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")

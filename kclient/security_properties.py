@@ -49,7 +49,7 @@ _OF_SASL = {
 _OF_OTHER_MECHANISMS = ("sasl_kerberos_", "sasl_oauthbearer_", "sasl_login_", "enable_sasl_")
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_MODULES = {_PLAIN_MODULE: ("PLAIN",), _SCRAM_MODULE: SCRAM}
+_MODULES = {_PLAIN_MODULE: ("PLAIN",), _SCRAM_MODULE: tuple(SCRAM)}
 
 
 def is_of_security(key: str) -> bool:
@@ -87,10 +87,12 @@ def security_from(given: Mapping[str, str], unused: dict[str, str]) -> Security 
             unused[name] = f"security.protocol is {protocol}"
         elif key.startswith(("ssl_", "enable_ssl_", "https_")) and not protocol.endswith("SSL"):
             unused[name] = f"security.protocol is {protocol}"
-    tls = _tls(given, values, unused) if protocol.endswith("SSL") else {}
-    security = Security.tls(**tls) if protocol == "SSL" else Security.plaintext()
+    security = Security.plaintext()
+    if protocol.endswith("SSL"):
+        security = _tls(given, values, unused)
     if protocol.startswith("SASL_"):
-        security = _sasl(names, values, unused, tls, unencrypted=protocol == "SASL_PLAINTEXT")
+        login = _sasl(names, values, unused, unencrypted=protocol == "SASL_PLAINTEXT")
+        security = Security(security.tls_context, login.sasl)
     if values.get("ssl_enabled_protocols") and security.tls_context is not None:
         return _of_versions(security, values["ssl_enabled_protocols"])
     return security
@@ -117,10 +119,7 @@ def _check_verification(values: Mapping[str, str]) -> None:
         )
 
 
-def _tls(
-    given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]
-) -> dict[str, Any]:
-    """The arguments of ``Security.tls``."""
+def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]) -> Security:
     for name in given:
         key = normalised(name)
         if key in _OF_JAVA:
@@ -135,28 +134,27 @@ def _tls(
         for key in keys:
             if values.get(key) and not (key == "ssl_ca_location" and values[key] == "probe"):
                 found.setdefault(argument, values[key])
+    # Passwords of stores that aren't there.
     if not {"certificate", "certificate_file"} & set(found):
-        for name in found.keys() & {"key_password"}:  # of a store that isn't there
-            del found[name]
-    if not {"ca_file"} & set(found):
+        found.pop("key_password", None)
+    if "ca_file" not in found:
         found.pop("ca_password", None)
     try:
-        Security.tls(**found)
+        return Security.tls(**found)
     except InvalidConfig as error:
         raise InvalidConfig(
             f"ssl.* can't be used: {error.message}", hint=error.hint
         ) from error.__cause__
-    return found
 
 
 def _sasl(
     names: Mapping[str, str],
     values: Mapping[str, str],
     unused: dict[str, str],
-    tls: dict[str, Any],
     *,
     unencrypted: bool,
 ) -> Security:
+    """The login; ``unencrypted`` says that the protocol has no TLS for it."""
     mechanism = (values.get("sasl_mechanism") or values.get("sasl_mechanisms") or "GSSAPI").upper()
     if mechanism not in _MECHANISMS:
         raise InvalidConfig(
@@ -187,14 +185,13 @@ def _sasl(
                 "password unencrypted",
                 hint="use SASL_SSL or SCRAM, or allow it: kclient.allow.unencrypted.passwords=true",
             )
-        return Security.sasl_plain(username, password, unencrypted=unencrypted, **tls)
+        return Security.sasl_plain(username, password, unencrypted=True)
     return Security.sasl_scram(
         username,
         password,
         mechanism=mechanism,  # type: ignore[arg-type]
         delegation_token=token,
-        unencrypted=unencrypted,
-        **tls,
+        unencrypted=True,
     )
 
 

@@ -279,10 +279,7 @@ class Selector:
             channel.close("the renewal of its session was cancelled")
         elif failure is not None and connection.state is ConnectionState.REAUTHENTICATING:
             text = f"{connection.where} can't renew its session: {type(failure).__name__}"
-            error = _unusable(text, connection.key, failure)
-            if error is not failure:
-                error.__cause__ = None
-            channel.end(error)
+            channel.end(_unusable(text, connection.key, failure, show_cause=False))
 
     def _dialed(self, channel: Channel, target: DialTarget, dial: asyncio.Task[None]) -> None:
         """The dial ended, in whatever way: a channel that isn't open then has failed."""
@@ -306,10 +303,8 @@ class Selector:
         if isinstance(failure, TimeoutError):
             what = "authentication" if channel.dialed else "connection"
             why = f"no {what} within {target.setup_timeout:.3g} s"
-        error = _unusable(f"{where} can't be reached: {why}", key, failure)
-        if error is not failure and channel.dialed:
-            error.__cause__ = None
-        channel.end(error)
+        text = f"{where} can't be reached: {why}"
+        channel.end(_unusable(text, key, failure, show_cause=not channel.dialed))
 
     def _idle_limit(self, key: ConnectionKey) -> float:
         longest = self._config.connections_max_idle
@@ -334,13 +329,19 @@ class Selector:
             self._schedule_idle(next_look)
 
 
-def _unusable(text: str, key: ConnectionKey, failure: BaseException | None = None) -> KafkaError:
+def _unusable(
+    text: str,
+    key: ConnectionKey,
+    failure: BaseException | None = None,
+    *,
+    show_cause: bool = True,
+) -> KafkaError:
     """The failure itself if it is an error of ours, else one with this text."""
     if isinstance(failure, KafkaError):
         error = failure
     else:
         error = BrokerUnreachable(text)
-        error.__cause__ = failure
+        error.__cause__ = failure if show_cause else None
     error.node_id = key.node_id
     return error
 

@@ -13,7 +13,7 @@ from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.secret import Secret
 from kclient.security import Security
 from kclient.testing.arguments import seconds_of
-from kclient.testing.sasl import HASHES, ITERATIONS, ScramCredential, scram_credential
+from kclient.testing.sasl import ITERATIONS, ScramCredential, scram_credential
 from kclient.testing.server_certificate import ServerCertificate
 
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
@@ -140,6 +140,6 @@ class ClusterSecurity:
         key = username, mechanism
         if key not in self._credentials:
             salt = hashlib.sha256(f"{mechanism}:{username}".encode()).digest()[:16]
-            salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
+            salted = hashlib.pbkdf2_hmac(SCRAM[mechanism], password.encode(), salt, ITERATIONS)
             self._credentials[key] = scram_credential(mechanism, salted, salt, ITERATIONS)
         return self._credentials[key]

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kclient.credentials import SCRAM
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kclient.testing.cluster_security import ClusterSecurity
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS = 4096
 LEAST_INTERVAL = 1.0
 """Seconds: a second authentication within that time is refused."""
@@ -55,7 +55,7 @@ def scram_credential(
     mechanism: str, salted: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
     """That of a salted password (RFC 5802, section 3)."""
-    name = HASHES[mechanism]
+    name = SCRAM[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
     return ScramCredential(salt, iterations, stored_key, hmac.digest(salted, b"Server Key", name))
@@ -104,7 +104,7 @@ class ScramServer:
     def __init__(self, security: ClusterSecurity, mechanism: str, nonce: str) -> None:
         self._security = security
         self._mechanism = mechanism
-        self._hash = HASHES[mechanism]
+        self._hash = SCRAM[mechanism]
         self._nonce = nonce.encode()
         self._credential: ScramCredential | None = None
         self._said = b""

@@ -14,12 +14,12 @@ import hmac
 import re
 from typing import TYPE_CHECKING
 
+from kclient.credentials import SCRAM
 from kclient.errors import AuthenticationFailed
 
 if TYPE_CHECKING:
     from kclient.secret import Secret
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS = range(4_096, 1_000_001)
 """Fewer are too easy to guess from; more are there to keep us busy."""
 
@@ -34,7 +34,7 @@ class Scram:
     """One authentication by SCRAM; see ``Mechanism``.
 
     Args:
-        name: One of ``HASHES``.
+        name: One of ``SCRAM``.
         username: The user, or the id of a delegation token.
         password: The password, or the token's HMAC.
         nonce: Random, and of this one only.
@@ -53,7 +53,7 @@ class Scram:
         delegation_token: bool = False,
     ) -> None:
         self.name = name
-        self._hash = HASHES[name]
+        self._hash = SCRAM[name]
         self._password = password
         self._nonce = nonce.encode()
         escaped = username.replace("=", "=3D").replace(",", "=2C").encode()
