@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -213,3 +214,16 @@ async def test_sessions_are_renewed_unseen(secured: RunningBroker, mechanism: Me
 def connections(client: Any) -> int:
     """How many connections the client has opened in its life."""
     return int(client.metrics()["network.connections_opened"])
+
+
+async def test_a_client_is_who_its_certificate_says_it_is(
+    secured: RunningBroker, tmp_path: Path
+) -> None:
+    certificate = tls.client_certificate("mallory", tmp_path)
+    stranger = Security.tls(ca_file=tls.certificate(), certificate_file=certificate)
+    async with kclient.Admin(secured.tls_bootstrap, security=stranger) as admin:
+        with pytest.raises(kclient.errors.KafkaError, match=r"(?i)authoriz"):
+            await admin.create_topics([kclient.NewTopic("of-mallory")])
+    known = tls.client_certificate("admin", tmp_path)
+    security = Security.tls(ca_file=tls.certificate(), certificate_file=known)
+    await round_trip(secured.tls_bootstrap, security, "of-a-certificate")

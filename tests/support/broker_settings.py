@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.tls import KEYSTORE_PASSWORD
+from tests.support.tls import KEYSTORE_PASSWORD, client_authority
 
-USERS = {"alice": "alice-password", "zoe": "größe; =,"}
+USERS = {"alice": "alice-password", "zoe": "größe; =,", "carol": "carol-password"}
 """Users of a secured broker, and their passwords."""
 PLAIN_USERS = {**USERS, "zoë": "пароль"}
 """Those of the mechanism PLAIN: SCRAM has names of ASCII only."""
+ORDINARY_USER = "carol"
+"""May do what ACLs allow; all others, and who doesn't log in, are super users."""
 SESSION_LIFETIME = 5.0
 """Seconds after which a secured broker wants clients of SASL_PLAINTEXT to authenticate again; they
 do so 0.25 s before, or earlier, which is enough on a busy machine."""
@@ -97,7 +99,7 @@ def write_settings(
         "ssl.key.password": KEYSTORE_PASSWORD,
     }
     if ports.sasl:
-        settings |= _sasl()
+        settings |= _sasl() | _authorizer(version)
     if uses_zookeeper(version):
         settings |= {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{ports.control}"}
         _write_zookeeper(directory, ports)
@@ -131,6 +133,23 @@ def _sasl() -> dict[str, object]:
             if listener == "sasl_plaintext":
                 settings[f"{name}.connections.max.reauth.ms"] = int(SESSION_LIFETIME * 1000)
     return settings
+
+
+def _authorizer(version: tuple[int, int, int]) -> dict[str, object]:
+    """ACLs, delegation tokens, and certificates that clients may show on the SSL listener."""
+    supers = {*PLAIN_USERS, "ANONYMOUS", "admin"} - {ORDINARY_USER}
+    zookeeper = uses_zookeeper(version)
+    return {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"
+        if zookeeper
+        else "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": ";".join(f"User:{name}" for name in sorted(supers)),
+        f"delegation.token.{'master' if zookeeper else 'secret'}.key": "of a throw-away broker",
+        "listener.name.ssl.ssl.client.auth": "requested",
+        "listener.name.ssl.ssl.truststore.type": "PEM",
+        "listener.name.ssl.ssl.truststore.location": client_authority(),
+        "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
+    }
 
 
 def write_log_settings(directory: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trustme
+
 from tests.support.class_path import cache_directory, require
 from tests.support.programs import output_of
 
@@ -42,6 +44,30 @@ def keystore() -> Path:
     )
     _keytool(["-exportcert", "-rfc", "-file", str(pem)], store)
     return store
+
+
+def client_authority() -> Path:
+    """Return the PEM file of the authority whose clients a secured broker trusts."""
+    directory = cache_directory() / "tls"
+    certificate, key = directory / "clients.pem", directory / "clients.key"
+    if not (certificate.exists() and key.exists()):
+        directory.mkdir(parents=True, exist_ok=True)
+        authority = trustme.CA()
+        authority.private_key_pem.write_to_path(str(key))
+        authority.cert_pem.write_to_path(str(certificate))
+    return certificate
+
+
+def client_certificate(name: str, directory: Path) -> Path:
+    """Write a PEM file with key and certificate of a client whose common name is ``name``."""
+    certificate = client_authority()
+    authority = trustme.CA.from_pem(
+        certificate.read_bytes(), certificate.with_suffix(".key").read_bytes()
+    )
+    issued = authority.issue_cert(f"{name}@localhost", common_name=name)
+    path = directory / f"{name}.pem"
+    issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+    return path
 
 
 def _keytool(arguments: list[str], store: Path) -> None:
