@@ -206,7 +206,7 @@ def _settings(nodes: int) -> dict[str, object]:
         if nodes == 1:
             write_settings(directory, parse_version(RELEASE), Ports(0, 0, 0), tls.keystore())
         else:
-            write_node_settings(directory, IDS[0], dict.fromkeys(IDS, (0, 0)), OF_THREE)
+            write_node_settings(directory, IDS[0], dict.fromkeys(IDS, (0, 0, 0)), OF_THREE)
         lines = (directory / "server.properties").read_text().splitlines()
     settings: dict[str, object] = dict(line.split("=", 1) for line in lines)
     return {

@@ -30,18 +30,18 @@ def secured(request: pytest.FixtureRequest) -> Iterator[kafka.RunningBroker]:
         version = kafka.RELEASES[0]
     with kafka.private(version, "security", secured=True) as broker:
         for username, password in USERS.items():
-            set_scram_password(broker, username, password)
+            set_scram_password(broker.bootstrap, username, password)
         yield broker
 
 
-def set_scram_password(broker: kafka.RunningBroker, username: str, password: str) -> None:
+def set_scram_password(bootstrap: str, username: str, password: str) -> None:
     """Make a user of SCRAM, or change its password."""
     for number, name in MECHANISMS.values():  # a request may have a user only once
         salt = secrets.token_bytes(16)
         salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, ITERATIONS)
         upsertion = ScramCredentialUpsertion(username, number, ITERATIONS, salt, salted)
         response = ask_once(
-            split_address(broker.bootstrap),
+            split_address(bootstrap),
             AlterUserScramCredentialsRequest([], [upsertion]),
             0,
             AlterUserScramCredentialsResponse,

@@ -6,7 +6,7 @@ starts nothing and chooses no ports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,8 @@ def write_settings(
         "ssl.key.password": KEYSTORE_PASSWORD,
     }
     if ports.sasl:
-        settings |= _sasl() | _authorizer(version)
+        settings |= sasl_settings(("sasl_plaintext", "sasl_ssl"), SESSION_LIFETIME)
+        settings |= _authorizer(version)
     if uses_zookeeper(version):
         settings |= {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{ports.control}"}
         _write_zookeeper(directory, ports)
@@ -114,8 +115,11 @@ def write_settings(
     write_log_settings(directory)
 
 
-def _sasl() -> dict[str, object]:
-    """Mechanisms and users of a secured broker; those of SCRAM are made once it is up."""
+def sasl_settings(listeners: Sequence[str], session_lifetime: float) -> dict[str, object]:
+    """Mechanisms and users of a secured broker; those of SCRAM are made once it is up.
+
+    Sessions of SASL_PLAINTEXT last ``session_lifetime`` seconds.
+    """
     modules = "org.apache.kafka.common.security"
     users = " ".join(f'user_{name}="{password}"' for name, password in PLAIN_USERS.items())
     scram = f"{modules}.scram.ScramLoginModule required;"
@@ -126,12 +130,12 @@ def _sasl() -> dict[str, object]:
         "oauthbearer": f"{modules}.oauthbearer.OAuthBearerLoginModule required;",
     }
     settings: dict[str, object] = {"sasl.enabled.mechanisms": ",".join(mechanisms).upper()}
-    for listener in ("sasl_plaintext", "sasl_ssl"):
+    for listener in listeners:
         for mechanism, config in mechanisms.items():
             name = f"listener.name.{listener}.{mechanism}"
             settings[f"{name}.sasl.jaas.config"] = config
             if listener == "sasl_plaintext":
-                settings[f"{name}.connections.max.reauth.ms"] = int(SESSION_LIFETIME * 1000)
+                settings[f"{name}.connections.max.reauth.ms"] = int(session_lifetime * 1000)
     return settings
 
 

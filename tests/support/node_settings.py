@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.broker_settings import COMMON, write_properties
+from tests.support.broker_settings import COMMON, sasl_settings, write_properties
 
 IDS = (1, 2, 3)
-PORTS_PER_NODE = 2
-"""One for clients and the other brokers, one for the controllers."""
+PORTS_PER_NODE = 3
+"""For clients and the other brokers, for the controllers, and for clients that log in."""
 
 _REPLICATION: Mapping[str, object] = {
     "default.replication.factor": 3,
@@ -45,11 +45,22 @@ _FAILOVER: Mapping[str, object] = {
 
 
 def write_node_settings(
-    directory: Path, node: int, ports: Mapping[int, tuple[int, int]], more: Mapping[str, object]
+    directory: Path,
+    node: int,
+    ports: Mapping[int, tuple[int, int, int]],
+    more: Mapping[str, object],
+    session_lifetime: float | None = None,
 ) -> None:
-    """Write the server.properties of one node; ``ports`` has those of all, ``more`` overrides."""
-    plain, control = ports[node]
+    """Write the server.properties of one node; ``ports`` has those of all, ``more`` overrides.
+
+    With ``session_lifetime``, in seconds, there is a listener for clients that log in by SASL.
+    """
+    plain, control, sasl = ports[node]
     listener = f"PLAINTEXT://127.0.0.1:{plain}"
+    secured: dict[str, object] = {}
+    if session_lifetime is not None:
+        listener += f",SASL_PLAINTEXT://127.0.0.1:{sasl}"
+        secured = sasl_settings(("sasl_plaintext",), session_lifetime)
     write_properties(
         directory / "server.properties",
         {
@@ -67,7 +78,9 @@ def write_node_settings(
             "controller.quorum.voters": ",".join(
                 f"{other}@127.0.0.1:{ports[other][1]}" for other in sorted(ports)
             ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            **secured,
             **more,
         },
     )

@@ -81,19 +81,23 @@ class Nodes:
     Attributes:
         ids: Their node ids.
         bootstrap: Their addresses, as clients take them.
+        sasl_bootstrap: Those for clients that log in, of nodes with a session lifetime.
     """
 
-    def __init__(self, directory: Path, version: str, ports: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(
+        self, directory: Path, version: str, ports: Mapping[int, tuple[int, int, int]]
+    ) -> None:
         number = parse_version(version)
         self.ids: tuple[int, ...] = tuple(sorted(ports))
         self.bootstrap = ",".join(f"127.0.0.1:{ports[node][0]}" for node in self.ids)
+        self.sasl_bootstrap = ",".join(f"127.0.0.1:{ports[node][2]}" for node in self.ids)
         self._version = version
         self._directory = directory
         self._ports = dict(ports)
         self._jars = class_path(version)
         self._java = [require_java(), *_JVM_OPTIONS, log_option(directory, number)]
         self._nodes = {
-            node: _Node(directory / str(node), plain) for node, (plain, _) in ports.items()
+            node: _Node(directory / str(node), plain) for node, (plain, _, _) in ports.items()
         }
 
     def address(self, node: int) -> tuple[str, int]:
@@ -262,13 +266,13 @@ class Nodes:
         log = self._nodes[node].directory / "server.log"
         return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
 
-    def start(self, settings: Mapping[str, object]) -> None:
+    def start(self, settings: Mapping[str, object], session_lifetime: float | None = None) -> None:
         """Prepare the folders and start all nodes; `three_nodes` calls it."""
         node_runs.write(self._directory, self._run())
         write_log_settings(self._directory)
         for node, one in self._nodes.items():
             one.directory.mkdir(parents=True)
-            write_node_settings(one.directory, node, self._ports, settings)
+            write_node_settings(one.directory, node, self._ports, settings, session_lifetime)
         with ThreadPoolExecutor(len(self.ids)) as pool:
             folders = [one.directory for one in self._nodes.values()]
             list(
@@ -331,7 +335,11 @@ class Nodes:
 
 @contextlib.contextmanager
 def three_nodes(
-    version: str = "4.3.0", *, purpose: str, settings: Mapping[str, object] | None = None
+    version: str = "4.3.0",
+    *,
+    purpose: str,
+    settings: Mapping[str, object] | None = None,
+    session_lifetime: float | None = None,
 ) -> Iterator[Nodes]:
     """Three nodes of one's own, for the time of the context.
 
@@ -339,29 +347,39 @@ def three_nodes(
         version: Of Apache Kafka, 3.3 or newer.
         purpose: Names their folder.
         settings: More lines for server.properties, which override what is usual here.
+        session_lifetime: Seconds after which clients of `Nodes.sasl_bootstrap` must log in again;
+            there is no such listener by default.
 
     Raises:
         ValueError: Of another version.
         ToolMissing: Java or Maven are not installed.
         NodesFailed: They did not come up; the ends of their logs are in the message.
     """
-    nodes = _start(version, purpose, settings or {})
+    nodes = _start(version, purpose, settings or {}, session_lifetime)
     try:
         yield nodes
     finally:
         nodes.end()
 
 
-def _start(version: str, purpose: str, settings: Mapping[str, object]) -> Nodes:
+def _start(
+    version: str,
+    purpose: str,
+    settings: Mapping[str, object],
+    session_lifetime: float | None = None,
+) -> Nodes:
     if uses_zookeeper(parse_version(version)):
         raise ValueError(f"three KRaft nodes are Apache Kafka 3.3 or newer, not {version}")
     for attempt in range(_ATTEMPTS):
         count = len(IDS) * PORTS_PER_NODE
         directory, free = node_runs.begin(purpose, version, count, attempt)
-        ports = {node: (free[2 * place], free[2 * place + 1]) for place, node in enumerate(IDS)}
+        ports = {
+            node: (free[3 * place], free[3 * place + 1], free[3 * place + 2])
+            for place, node in enumerate(IDS)
+        }
         nodes = Nodes(directory, version, ports)
         try:
-            nodes.start(settings)
+            nodes.start(settings, session_lifetime)
             return nodes
         except BaseException as error:
             port_taken = any("BindException" in nodes.log_tail(node, 100_000) for node in IDS)
