@@ -49,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tls-bootstrap", help="its TLS listener, for the TLS cells")
     made.add_argument("--ca", help="PEM file of the authority that signed its certificate")
     made.add_argument("--quick", action="store_true", help="fewer cells, rounds and records")
-    made.add_argument("--only", metavar="PATTERN", help="cells or entries with this in their name")
+    made.add_argument(
+        "--only", metavar="PATTERN", help="cells or entries with this in their name, or this|that"
+    )
     made.add_argument(
         "--rounds",
         type=positive,

@@ -163,7 +163,8 @@ def _all() -> list[Cell]:
     out = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
     into = ("kclient poll", "kclient async for", "kclient poll_arrow", "kclient poll, in a group")
     cells += _pair("pure build", out, into, (100_000, 200_000), quick=True, pure=True)
-    cells += _pair("TLS", ONE_BY_ONE, READ, tls=True)
+    peers = ("kafka-python send",), ("kafka-python poll",)
+    cells += _pair("TLS", ONE_BY_ONE + peers[0], READ + peers[1], (WRITTEN, READ_LONG), tls=True)
     for partitions in (1, 10, 100, 1_000):
         cells += _partitions(partitions)
     for topics in (1, 32):

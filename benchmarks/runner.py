@@ -250,7 +250,8 @@ def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
 
 
 def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:
-    """Return the cells of a session; ``only`` selects by a part of the name of cell or entry.
+    """Return the cells of a session; ``only`` selects by a part of the name of cell or
+    entry, or by one of several such parts, with ``|`` between them.
 
     A quick session leaves out tuned and slow entries, and peers in cells that measure growth.
     """
@@ -262,13 +263,17 @@ def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, 
             cell = replace(
                 cell, entries=tuple(name for name in cell.entries if _is_quick(cell, name))
             )
-        if only is not None and only.lower() not in cell.name.lower():
-            entries = tuple(entry for entry in cell.entries if only.lower() in entry.lower())
+        if only is not None and not _named(only, cell.name):
+            entries = tuple(entry for entry in cell.entries if _named(only, entry))
             if not entries:
                 continue
             cell = replace(cell, entries=entries)
         found.append(cell)
     return tuple(found)
+
+
+def _named(only: str, name: str) -> bool:
+    return any(part in name.lower() for part in only.lower().split("|"))
 
 
 def _is_quick(cell: Cell, name: str) -> bool:

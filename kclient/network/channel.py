@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import ConnectionLost, KafkaError
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
 
 _LARGE = 16 * 1024
+_WORTH_WAITING = 128 * 1024
+"""Bytes of a response still to come from which on the kernel gathers some before it wakes us."""
+_GATHERED = 256 * 1024
+"""What it gathers at most."""
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
 
 
@@ -67,6 +73,7 @@ class Channel(asyncio.BufferedProtocol):
         self._gone = asyncio.Event()
         self._now = now
         self._transport: asyncio.Transport | None = None
+        self._gathers = False
         self._flush_is_due = False
         self._reported_ready = False
         self._reported_closed = False
@@ -194,7 +201,11 @@ class Channel(asyncio.BufferedProtocol):
         connection = self.connection
         if connection.state is _CLOSED:
             return
-        if not connection.received(nbytes, self._now()):
+        inside = not connection.received(nbytes, self._now())
+        lacking = connection.frames.lacking
+        if lacking >= _WORTH_WAITING or self._gathers:
+            self._gather(lacking)
+        if inside:
             return
         if self._reported_ready and connection.state is _READY:
             self.flush()
@@ -202,6 +213,21 @@ class Channel(asyncio.BufferedProtocol):
             self._settle()
         if connection.state is not _CLOSED:
             self.owner.channel_has_space(self)
+
+    def _gather(self, lacking: int) -> None:
+        """Have the kernel wake us for more than the next packet or TLS record.
+
+        A peer that is slower than we are costs a loop iteration for each otherwise: six times the
+        CPU of a long response over TLS. The end of the connection wakes us in any case.
+        """
+        if sys.platform != "linux" or self._transport is None:
+            return
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None:
+            self._gathers = lacking >= _WORTH_WAITING
+            # Less than is lacking: a part of that may lie, undecrypted, in TLS's own buffers.
+            wanted = min(lacking - _WORTH_WAITING // 2, _GATHERED) if self._gathers else 1
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def eof_received(self) -> None:
         """The peer closes; ``connection_lost`` follows."""

@@ -162,8 +162,8 @@ class Connection:
         self._client_id = identity.client_id
         self._authenticates = authenticates
         self._handshake = Handshake(identity, self.where, key.node_id)
-        self._frames = FrameReader(pool, frame_limit)
-        self.buffer = self._frames.buffer
+        self.frames = FrameReader(pool, frame_limit)
+        self.buffer = self.frames.buffer
         self._frame_limit = frame_limit
         self._correlation_id = 0
         self._setup_deadline = 0.0
@@ -269,13 +269,13 @@ class Connection:
 
         False where that can't have brought anything: most reads of a large frame end inside of it.
         """
-        if not self._frames.received(count):
+        if not self.frames.received(count):
             return False
         try:
             while self.state is not _CLOSED:
                 oldest = self.in_flight.oldest
-                self._frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
-                frame = self._frames.next_frame()
+                self.frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
+                frame = self.frames.next_frame()
                 if frame is None:
                     break
                 if self.state is _NEGOTIATING:
@@ -286,7 +286,7 @@ class Connection:
             self._end(self._unreadable(error))
         finally:
             if self.state is _CLOSED:
-                self._frames.close()
+                self.frames.close()
         return True
 
     def expire(self, now: float) -> None:
@@ -315,7 +315,7 @@ class Connection:
                 node_id=self.key.node_id,
             )
             self._end(behind, expired_at=now)
-        self._frames.close()
+        self.frames.close()
 
     def retire(self) -> None:
         """Take no more requests and close once those under way are answered."""
@@ -337,7 +337,7 @@ class Connection:
         """Close for the given reason; whatever is under way fails with it."""
         if not self.is_closed:
             self._end(error)
-            self._frames.close()
+            self.frames.close()
 
     def apply(self, event: ConnectionEvent) -> None:
         """Make the transition for ``event``. Raises IllegalTransition where the table has none."""
@@ -367,7 +367,7 @@ class Connection:
             api, version = request.api, request.version
             _, offset = decode_response_header(frame, api.API_KEY, version)
             if request.raw:
-                outcome = RawResponse(api.API_KEY, version, self._frames.keep(), offset)
+                outcome = RawResponse(api.API_KEY, version, self.frames.keep(), offset)
             else:
                 outcome = api.RESPONSE.decode(frame, version, offset)
             # Nearly all responses have the field, and the others cost one look-up.
@@ -468,7 +468,7 @@ class Connection:
 
     def _lost(self, cause: Exception | None) -> BrokerUnreachable | ConnectionLost:
         """The transport went away, ``cause`` says why."""
-        partial = self._frames.received_of_frame
+        partial = self.frames.received_of_frame
         how = f"broke: {cause or type(cause).__name__}" if cause else "was closed by the broker"
         if partial:
             how += f" in the middle of a response, after {partial} bytes of it"

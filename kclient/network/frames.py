@@ -176,6 +176,8 @@ class FrameReader:
         self._size = -1  # of the frame under way, once known
         self._frame_start = 0  # of the frame given last
         self._expected = CHUNK_BYTES  # the next read brings as much as the last frame had
+        self.lacking = 0
+        """Bytes that are still to come of the frame under way, where its size is known."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -194,8 +196,8 @@ class FrameReader:
     def received(self, count: int) -> bool:
         """``count`` bytes were put into what ``buffer`` gave. False: inside of a frame still."""
         self._end += count
-        size = self._size
-        return size < 0 or self._end - self._start >= size + _SIZE_BYTES
+        self.lacking -= count
+        return self._size < 0 or self.lacking <= 0
 
     def next_frame(self) -> memoryview | None:
         """The bytes of the next complete frame, without its size; None if there is none.
@@ -218,7 +220,8 @@ class FrameReader:
                 self._check(size)
             self._size = size
         end = start + self._size
-        if end > self._end:
+        self.lacking = end - self._end
+        if self.lacking > 0:
             return None
         self._frame_start = self._start
         self._start = end
@@ -257,7 +260,7 @@ class FrameReader:
         if self._buffer is not None:
             self._pool.give(self._buffer)
             self._buffer = None
-        self._start = self._end = 0
+        self._start = self._end = self.lacking = 0
         self._size = -1
 
     def _move(self, buffer: bytearray) -> bytearray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import socket
 import ssl
@@ -18,12 +19,24 @@ from cryptography.x509.oid import NameOID
 from kclient.clock import SystemClock
 from kclient.errors import BrokerUnreachable
 from kclient.network import NetworkClient
+from kclient.network.channel import Channel
 from kclient.network.dialer import SocketAddress, TcpDialer
-from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kclient.security import Security
+from tests.support.response_frames import encode_response
 from tests.unit.network.bench import Bench
 from tests.unit.network.conftest import bench as bench
-from tests.unit.network.scripted_broker import ScriptedBroker
+from tests.unit.network.scripted_broker import (
+    API_VERSIONS,
+    Received,
+    ScriptedBroker,
+    Session,
+    good_answer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +107,51 @@ async def test_large_responses_come_through_whole(
         futures = [client.send(-1, MetadataRequest()) for _ in range(50)]
         for future in futures:
             assert (await future).cluster_id == big
+
+
+@pytest.mark.parametrize("encrypted", [True, False], ids=["TLS", "plaintext"])
+async def test_a_long_response_in_small_pieces_wakes_the_loop_seldom(
+    bench: Bench,
+    authority: trustme.CA,
+    trust: Path,
+    encrypted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics = [MetadataResponseTopic(name=f"{n}".zfill(30_000)) for n in range(66)]
+    reads: list[int] = []
+    real = Channel.buffer_updated
+
+    def counted(channel: Channel, count: int) -> None:
+        reads.append(count)
+        real(channel, count)
+
+    monkeypatch.setattr(Channel, "buffer_updated", counted)
+    tasks: list[asyncio.Task[None]] = []
+
+    async def in_pieces(session: Session, data: bytes) -> None:
+        for start in range(0, len(data), 16_000):
+            session.send(data[start : start + 16_000])
+            await session.writer.drain()
+            for _ in range(3):
+                await asyncio.sleep(0)  # the client may read it
+
+    def script(session: Session, request: Received) -> None:
+        if request.api_key == API_VERSIONS:
+            good_answer(session, request)
+        else:
+            response = MetadataResponse(topics=topics)
+            data = encode_response(response, request.version, request.correlation_id)
+            tasks.append(asyncio.create_task(in_pieces(session, data)))
+
+    context = server_context(authority.issue_cert("kafka.example"))
+    security = Security.tls(ca_file=trust) if encrypted else Security.plaintext()
+    async with ScriptedBroker(script, ssl_context=context if encrypted else None) as broker:
+        client = await client_of(bench, broker, "kafka.example", security)
+        response = await client.send(-1, MetadataRequest())
+        assert [topic.name for topic in response.topics] == [topic.name for topic in topics]
+        for task in tasks:
+            await task
+    assert len(reads) < 50  # of 125 pieces
 
 
 @pytest.mark.parametrize(
