@@ -1,7 +1,7 @@
 """`python -m tests.foreign`: the matrix of foreign clients and what they did.
 
-    python -m tests.foreign [--broker embedded|embedded-v1|4.3.0|HOST:PORT] [--clients NAME ...]
-        [--only FEATURE ...] [--seen FILE] [--against FILE]
+    python -m tests.foreign [--broker embedded|embedded-v1|embedded-secured|4.3.0|HOST:PORT]
+        [--clients NAME ...] [--only FEATURE ...] [--seen FILE] [--against FILE]
 
 ``--seen`` keeps what each client saw, ``--against`` compares it with what was kept on another
 broker: a difference is one that the scripts themselves don't judge. Exits 1 where something failed.

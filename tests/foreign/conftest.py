@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.foreign.features import TRANSACTIONS
-from tests.foreign.run import Report, run
-from tests.foreign.target import EMBEDDED, Target, target
+from tests.foreign.run import SECURED_FEATURES, Report, run
+from tests.foreign.target import EMBEDDED, SECURED, Target, target
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +30,13 @@ def report(place: Target) -> Callable[[str], Report]:
 
 
 @pytest.fixture(scope="session")
+def report_secured() -> Iterator[Callable[[str], Report]]:
+    """Those of some features on a cluster with TLS where clients must log in."""
+    with target(SECURED) as found:
+        yield functools.cache(functools.partial(run, target=found, only=SECURED_FEATURES))
+
+
+@pytest.fixture(scope="session")
 def report_v1() -> Iterator[Callable[[str], Report]]:
     """Those of its transactions on a cluster with version 1 of the transaction protocol."""
     with target("embedded-v1") as found:
@@ -37,8 +44,8 @@ def report_v1() -> Iterator[Callable[[str], Report]]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests of both versions are of the embedded cluster: a release of Kafka has one of them."""
+    """Tests of versions and of logins are of the embedded cluster, whatever others play on."""
     embedded = config.getoption("--broker") in EMBEDDED
-    if collection_path.name == "test_transaction_versions.py":
+    if collection_path.name in ("test_transaction_versions.py", "test_secured.py"):
         return not embedded or "KCLIENT_TEST_BOOTSTRAP" in os.environ
     return None

@@ -15,11 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tests.foreign.features import FEATURES
+from tests.foreign.login import MECHANISMS
 from tests.foreign.target import Target
 
 CLIENTS = ("librdkafka", "kafka_python", "java", "aiokafka", "franz_go", "kcat")
 CI_CLIENTS = CLIENTS[:3]
 """Those that CI runs; the others only `python -m tests.foreign`."""
+SECURED_FEATURES = (
+    *("cluster.describe", "topics.create", "configs.alter", "produce.records"),
+    *("produce.idempotent", "consume.assign", "groups.commit", "groups.rebalance"),
+    *("transactions.commit", "transactions.offsets", "transactions.describe", "load"),
+)
+"""What CI plays over TLS with logins."""
 _LIMIT = 400.0
 """Seconds for all features of one client."""
 
@@ -64,6 +71,8 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
     """Play a client's features, by default all, on ``target``."""
     command = [sys.executable, "-m", f"tests.foreign.clients.{client}"]
     command += ["--bootstrap", target.bootstrap, "--brokers", str(target.brokers)]
+    if target.ca_file is not None:
+        command += ["--ca", target.ca_file, "--mechanism", MECHANISMS.get(client, "SCRAM-SHA-512")]
     if only:
         command += ["--only", *only]
     if target.end_versions is not None:

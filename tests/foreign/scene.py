@@ -8,6 +8,7 @@ addresses, ids or times in it: on two brokers that agree it is the same.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import faulthandler
 import json
 import re
@@ -16,9 +17,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from kclient import Admin, NewTopic, Security
 from tests.foreign.features import FEATURES
+from tests.foreign.login import PASSWORD, USERNAME, Login
 from tests.support import raw_admin
 
 PATIENCE = 30.0
@@ -38,10 +42,12 @@ class Scene:
     Attributes:
         bootstrap: Its addresses.
         brokers: How many there are.
+        login: What clients must log in with; None where they needn't.
     """
 
     bootstrap: str
     brokers: int
+    login: Login | None = None
 
     @property
     def replicas(self) -> int:
@@ -55,16 +61,29 @@ class Scene:
     def topic(self, stem: str, partitions: int = 1, **configs: object) -> str:
         """A new topic that all brokers know; configs as in Kafka, with underscores for dots."""
         name = self.name(stem)
+        spelled = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        if self.login is not None:
+            creation = self._create_logged_in(NewTopic(name, partitions, configs=spelled))
+            with ThreadPoolExecutor(1) as beside:  # a client may have a loop in this thread
+                beside.submit(asyncio.run, creation).result()
+            return name
         raw_admin.create_topic(
             self.bootstrap,
             name,
             partitions=partitions,
             replication_factor=self.replicas,
-            configs={key.replace("_", "."): str(value) for key, value in configs.items()},
+            configs=spelled,
         )
         for host, port in raw_admin.metadata(self.bootstrap, []).brokers.values():
             until(lambda at=f"{host}:{port}": _knows(at, name), f"{host}:{port} knows {name}")
         return name
+
+    async def _create_logged_in(self, topic: NewTopic) -> None:
+        """Create a topic that all brokers know, where raw requests would not be let in."""
+        assert self.login is not None
+        security = Security.sasl_plain(USERNAME, PASSWORD, ca_file=self.login.ca_file)
+        async with Admin(self.bootstrap, security=security) as admin:
+            await admin.create_topics([topic])
 
 
 def _knows(broker: str, topic: str) -> bool:
@@ -136,7 +155,8 @@ def play(
     twice = set(features) & set(unable)
     if unknown or twice:
         raise SystemExit(f"features left out, unknown or told twice: {sorted(unknown | twice)}")
-    scene = Scene(options.bootstrap, options.brokers)
+    login = Login(options.ca, options.mechanism) if options.ca else None
+    scene = Scene(options.bootstrap, options.brokers, login)
     emit("version", "ok", seen=version)
     for name in options.only or FEATURES:
         if name in unable:
@@ -151,6 +171,8 @@ def command_line(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=FEATURES)
+    parser.add_argument("--ca", help="clients log in, and this authority is to be trusted")
+    parser.add_argument("--mechanism", default="SCRAM-SHA-512")
     return parser.parse_args(None if arguments is None else list(arguments))
 
 

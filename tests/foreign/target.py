@@ -9,14 +9,17 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support import kafka, raw_admin
 
 EMBEDDED_BROKERS = 3
-EMBEDDED = {"embedded": 2, "embedded-v1": 1}
+EMBEDDED = {"embedded": 2, "embedded-v1": 1, "embedded-secured": 2}
 """The embedded clusters, with their level of the feature ``transaction.version``."""
+SECURED = "embedded-secured"
 _START_TIMEOUT = 30.0
 _END_TIMEOUT = 20.0
 
@@ -30,22 +33,24 @@ class Target:
         brokers: How many.
         end_versions: Returns the versions of EndTxn that clients have sent since its last call;
             None for Apache Kafka, which doesn't tell.
+        ca_file: PEM of the authority to trust, where clients must log in, over TLS.
     """
 
     bootstrap: str
     brokers: int
     end_versions: Callable[[], list[int]] | None = None
+    ca_file: str | None = None
 
 
 @contextlib.contextmanager
 def target(broker: str) -> Iterator[Target]:
     """What ``broker`` names.
 
-    That is "embedded", or "embedded-v1" with version 1 of the transaction protocol, a release of
-    Apache Kafka, or the address of a broker.
+    That is "embedded", "embedded-v1" with version 1 of the transaction protocol,
+    "embedded-secured" with TLS and logins, a release of Apache Kafka, or the address of a broker.
     """
     if broker in EMBEDDED:
-        with _embedded(EMBEDDED[broker]) as served:
+        with _embedded(EMBEDDED[broker], secured=broker == SECURED) as served:
             yield served
     elif ":" in broker:
         yield at(broker)
@@ -64,12 +69,16 @@ def at(bootstrap: str) -> Target:
 
 
 @contextlib.contextmanager
-def _embedded(transaction_version: int) -> Iterator[Target]:
+def _embedded(transaction_version: int, *, secured: bool) -> Iterator[Target]:
     command = [sys.executable, "-m", "tests.foreign.served", "--brokers", str(EMBEDDED_BROKERS)]
     command += ["--transaction-version", str(transaction_version)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    command += ["--secured"] if secured else []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child,
+    ):
         said, asked = child.stdout, child.stdin
         assert said is not None and asked is not None
 
@@ -80,10 +89,14 @@ def _embedded(transaction_version: int) -> Iterator[Target]:
             return versions
 
         try:
-            bootstrap = said.readline().strip()
-            if not bootstrap:
+            line = said.readline()
+            if not line:
                 raise RuntimeError("the embedded cluster didn't come up; why is on standard error")
-            yield Target(bootstrap, EMBEDDED_BROKERS, end_versions)
+            bootstrap, authority = json.loads(line)
+            ca_file = Path(folder) / "ca.pem"
+            ca_file.write_text(authority or "")
+            trusted = str(ca_file) if authority else None
+            yield Target(bootstrap, EMBEDDED_BROKERS, end_versions, trusted)
         finally:
             asked.close()
             try:

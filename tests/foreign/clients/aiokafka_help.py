@@ -28,10 +28,16 @@ def played(feature: Callable[[Scene], Awaitable[object]]) -> Feature:
     return run
 
 
+def common(scene: Scene) -> dict[str, Any]:
+    """What all clients have: where the brokers are, and how to log in."""
+    login = {} if scene.login is None else scene.login.python()
+    return {"bootstrap_servers": scene.bootstrap, **login}
+
+
 @asynccontextmanager
 async def producing(scene: Scene, **settings: Any) -> AsyncIterator[Any]:
     """A producer with aiokafka's own settings but for these."""
-    made = aiokafka.AIOKafkaProducer(bootstrap_servers=scene.bootstrap, **settings)
+    made = aiokafka.AIOKafkaProducer(**common(scene), **settings)
     await made.start()
     try:
         yield made
@@ -43,7 +49,7 @@ async def producing(scene: Scene, **settings: Any) -> AsyncIterator[Any]:
 async def consuming(scene: Scene, *topics: str, **settings: Any) -> AsyncIterator[Any]:
     """A consumer that commits nothing of itself."""
     settings = {"enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings}
-    made = aiokafka.AIOKafkaConsumer(*topics, bootstrap_servers=scene.bootstrap, **settings)
+    made = aiokafka.AIOKafkaConsumer(*topics, **common(scene), **settings)
     await made.start()
     try:
         yield made
@@ -54,7 +60,7 @@ async def consuming(scene: Scene, *topics: str, **settings: Any) -> AsyncIterato
 @asynccontextmanager
 async def administering(scene: Scene) -> AsyncIterator[Any]:
     """An admin client."""
-    made = AIOKafkaAdminClient(bootstrap_servers=scene.bootstrap)
+    made = AIOKafkaAdminClient(**common(scene))
     await made.start()
     try:
         yield made

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.foreign.features import FEATURES
+from tests.foreign.login import PASSWORD, USERNAME
 from tests.foreign.scene import command_line
 from tests.support.class_path import cache_directory, require
 from tests.support.programs import output_of
@@ -35,6 +36,8 @@ if __name__ == "__main__":
     arguments = [
         *("-bootstrap", options.bootstrap, "-brokers", str(options.brokers)),
         *("-only", ",".join(options.only or FEATURES)),
+        *(("-ca", options.ca, "-mechanism", options.mechanism) if options.ca else ()),
+        *("-username", USERNAME, "-password", PASSWORD),
         *("-version", version.group(1) if version else "?"),
     ]
     raise SystemExit(subprocess.run([build(), *arguments], check=False).returncode)

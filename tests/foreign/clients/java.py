@@ -9,7 +9,7 @@ import json
 
 from tests.foreign.clients import java_admin, java_groups, java_transactions
 from tests.foreign.clients.java_tools import RELEASE, read, tools, write
-from tests.foreign.scene import FIRST_TIME, Feature, Scene, by_name, equal, play, true
+from tests.foreign.scene import FIRST_TIME, Feature, Scene, by_name, command_line, equal, play, true
 from tests.interop.peers.sample import CODECS
 
 
@@ -197,4 +197,10 @@ _OWN: tuple[Feature, ...] = (
 
 if __name__ == "__main__":
     others = (java_admin, java_groups, java_transactions)
-    play(RELEASE, by_name((*_OWN, *(one for other in others for one in other.PLAYED))), {})
+    features = by_name((*_OWN, *(one for other in others for one in other.PLAYED)))
+    unable = {}
+    if command_line().ca is not None:
+        for name in ("commit", "offsets", "fence", "copy"):
+            del features[f"transactions.{name}"]
+            unable[f"transactions.{name}"] = "TransactionalMessageCopier takes no settings"
+    play(RELEASE, features, unable)

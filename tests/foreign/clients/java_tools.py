@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.foreign.login import Login
 from tests.foreign.scene import Scene, equal, true
 from tests.support import jvm
 from tests.support.class_path import class_path, require_java
@@ -49,8 +50,10 @@ class Said(NamedTuple):
 class Tools:
     """The JVM; the tools know the brokers by ``--bootstrap-server``."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
         self._bootstrap = bootstrap
+        config = None if login is None else file_of(login.java(), "client.properties")
+        self._login = () if config is None else ("--command-config", config)
         self._process = subprocess.Popen(
             [require_java(), *_OPTIONS, str(_PROGRAM)],
             env=jvm.environment(class_path(RELEASE)),
@@ -91,7 +94,7 @@ class Tools:
     def _command(self, tool: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         name = f"{_PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
         option = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
-        where = (option, self._bootstrap)
+        where = (option, self._bootstrap, *self._login)
         if tool in ("FeatureCommand", "TransactionsCommand"):  # what it is to do comes last
             return (name, *where, *arguments)
         return (name, *arguments, *where)
@@ -114,7 +117,7 @@ class Tools:
 @functools.cache
 def tools(scene: Scene) -> Tools:
     """The one JVM of this process; it ends with it."""
-    made = Tools(scene.bootstrap)
+    made = Tools(scene.bootstrap, scene.login)
     atexit.register(made.close)
     return made
 

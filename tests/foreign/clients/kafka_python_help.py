@@ -11,10 +11,16 @@ from tests.foreign.scene import PATIENCE, Scene, true
 from tests.interop.peers.kafka_python_peer import kafka
 
 
+def common(scene: Scene) -> dict[str, Any]:
+    """What all clients have: where the brokers are, and how to log in."""
+    login = {} if scene.login is None else scene.login.python()
+    return {"bootstrap_servers": scene.bootstrap, **login}
+
+
 @contextlib.contextmanager
 def producing(scene: Scene, **settings: Any) -> Iterator[Any]:
     """A producer with kafka-python's own settings but for these."""
-    made = kafka.KafkaProducer(bootstrap_servers=scene.bootstrap, **settings)
+    made = kafka.KafkaProducer(**common(scene), **settings)
     try:
         yield made
     finally:
@@ -32,7 +38,7 @@ def consuming(scene: Scene, *topics: str, **settings: Any) -> Iterator[Any]:
         "session_timeout_ms": 10_000,
         **settings,
     }
-    made = kafka.KafkaConsumer(*topics, bootstrap_servers=scene.bootstrap, **settings)
+    made = kafka.KafkaConsumer(*topics, **common(scene), **settings)
     try:
         yield made
     finally:
@@ -42,7 +48,7 @@ def consuming(scene: Scene, *topics: str, **settings: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def administering(scene: Scene) -> Iterator[Any]:
     """An admin client."""
-    made = kafka.KafkaAdminClient(bootstrap_servers=scene.bootstrap)
+    made = kafka.KafkaAdminClient(**common(scene))
     try:
         yield made
     finally:

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError
 
 from tests.foreign.clients.kafka_python_help import (
     administering,
+    common,
     consuming,
     producing,
     read,
@@ -150,7 +151,7 @@ def _copy_some(scene: Scene, source: str, target: str, group: str, limit: int) -
     share = COPIED // COPIED_PARTITIONS
     partitions = [kafka.TopicPartition(source, p) for p in range(COPIED_PARTITIONS)]
     settings = {"group_id": group, "auto_offset_reset": "earliest", **_COMMITTED}
-    made = kafka.KafkaProducer(bootstrap_servers=scene.bootstrap, transactional_id=f"{group}-id")
+    made = kafka.KafkaProducer(**common(scene), transactional_id=f"{group}-id")
     made.init_transactions()
     with consuming(scene, source, **settings) as reader:
         for number in range(limit):

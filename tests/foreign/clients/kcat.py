@@ -28,10 +28,17 @@ from tests.support.class_path import require
 _KCAT = require("kcat", "install kcat")
 
 
+def where(scene: Scene) -> list[str]:
+    """Arguments that say where the brokers are, and how to log in."""
+    login = {} if scene.login is None else scene.login.librdkafka()
+    said = [word for name, value in login.items() for word in ("-X", f"{name}={value}")]
+    return ["-b", scene.bootstrap, *said]
+
+
 def run(scene: Scene, *arguments: str, stdin: bytes = b"", status: int | None = 0) -> str:
     """Run kcat to its end; what it wrote."""
     done = subprocess.run(
-        [_KCAT, "-b", scene.bootstrap, *arguments],
+        [_KCAT, *where(scene), *arguments],
         input=stdin,
         capture_output=True,
         timeout=PATIENCE,
@@ -229,7 +236,7 @@ class Member:
                     "auto.offset.reset=earliest")  # fmt: skip
         words = [word for one in settings for word in ("-X", one)]
         self._process = subprocess.Popen(
-            [_KCAT, "-b", scene.bootstrap, "-u", *words, *arguments, "-G", group, topic],
+            [_KCAT, *where(scene), "-u", *words, *arguments, "-G", group, topic],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -350,7 +357,7 @@ class _Open:
 
     def __init__(self, scene: Scene, topic: str, name: str, word: str) -> None:
         self._process = subprocess.Popen(
-            [_KCAT, "-b", scene.bootstrap, "-P", "-t", topic, "-p", "0", *_transactional(name)],
+            [_KCAT, *where(scene), "-P", "-t", topic, "-p", "0", *_transactional(name)],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

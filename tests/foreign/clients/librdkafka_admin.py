@@ -21,14 +21,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.foreign.clients.librdkafka_help import code_of, read, write
+from tests.foreign.clients.librdkafka_help import code_of, common, read, write
 from tests.foreign.scene import FIRST_TIME, PATIENCE, Feature, Scene, equal, refusal, true, until
 
 
 @functools.cache
 def admin(scene: Scene) -> AdminClient:
     """The admin client, cached: one that is collected abandons its pending requests."""
-    return AdminClient({"bootstrap.servers": scene.bootstrap})
+    return AdminClient(common(scene))
 
 
 def only(futures: dict[Any, Future[Any]]) -> Any:

@@ -19,16 +19,22 @@ from confluent_kafka import (
 from tests.foreign.scene import PATIENCE, Scene, equal, true
 
 
+def common(scene: Scene) -> dict[str, Any]:
+    """What all clients have: where the brokers are, and how to log in."""
+    login = {} if scene.login is None else scene.login.librdkafka()
+    return {"bootstrap.servers": scene.bootstrap, **login}
+
+
 def producer(scene: Scene, **settings: Any) -> Producer:
     """A producer with librdkafka's own settings but for these."""
-    return Producer({"bootstrap.servers": scene.bootstrap, "linger.ms": 0, **settings})
+    return Producer({**common(scene), "linger.ms": 0, **settings})
 
 
 def consumer(scene: Scene, **settings: Any) -> Consumer:
     """A consumer that commits nothing of itself; its group is made up unless it is given."""
     return Consumer(
         {
-            "bootstrap.servers": scene.bootstrap,
+            **common(scene),
             "group.id": "foreign-unused",
             "enable.auto.commit": False,
             "group.protocol": "classic",

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -18,6 +20,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -29,6 +34,7 @@ const (
 type scene struct {
 	bootstrap []string
 	brokers   int
+	login     []kgo.Opt
 	admin     *kadm.Client
 	ctx       context.Context
 }
@@ -40,6 +46,10 @@ func main() {
 	brokers := flag.Int("brokers", 1, "how many there are")
 	only := flag.String("only", "", "features, separated by commas")
 	version := flag.String("version", "?", "of franz-go")
+	ca := flag.String("ca", "", "file of the authority to trust, where clients log in")
+	mechanism := flag.String("mechanism", "SCRAM-SHA-512", "of the login")
+	username := flag.String("username", "", "of the login")
+	password := flag.String("password", "", "of the login")
 	flag.Parse()
 	tell(map[string]any{"feature": "version", "status": "ok", "seen": *version})
 	played := map[string]feature{}
@@ -49,6 +59,9 @@ func main() {
 		}
 	}
 	s := &scene{bootstrap: strings.Split(*bootstrap, ","), brokers: *brokers}
+	if *ca != "" {
+		s.login = login(*ca, *mechanism, *username, *password)
+	}
 	for _, name := range strings.Split(*only, ",") {
 		s.play(name, played[name])
 	}
@@ -82,8 +95,32 @@ func tell(line map[string]any) {
 	fmt.Fprintln(os.Stdout, random.ReplaceAllString(string(text), "$1"))
 }
 
+// login is how a client logs in, over TLS.
+func login(ca, mechanism, username, password string) []kgo.Opt {
+	pem, err := os.ReadFile(ca)
+	check(err)
+	trusted := x509.NewCertPool()
+	holds(trusted.AppendCertsFromPEM(pem), "an authority in "+ca)
+	var how sasl.Mechanism
+	switch mechanism {
+	case "PLAIN":
+		how = plain.Auth{User: username, Pass: password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		how = scram.Auth{User: username, Pass: password}.AsSha256Mechanism()
+	default:
+		how = scram.Auth{User: username, Pass: password}.AsSha512Mechanism()
+	}
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}), kgo.SASL(how)}
+}
+
+// options are those of every client.
+func (s *scene) options() []kgo.Opt {
+	usual := []kgo.Opt{kgo.SeedBrokers(s.bootstrap...), kgo.MetadataMinAge(50 * time.Millisecond)}
+	return append(usual, s.login...)
+}
+
 func (s *scene) client(more ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.bootstrap...), kgo.MetadataMinAge(50 * time.Millisecond)}, more...)...)
+	client, err := kgo.NewClient(append(s.options(), more...)...)
 	check(err)
 	return client
 }

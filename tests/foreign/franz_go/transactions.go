@@ -176,9 +176,7 @@ func nameOf(err error) string {
 }
 
 func (s *scene) session(source, group, name string) *kgo.GroupTransactSession {
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(s.bootstrap...),
-		kgo.MetadataMinAge(50*time.Millisecond),
+	session, err := kgo.NewGroupTransactSession(append(s.options(),
 		kgo.TransactionalID(name),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ConsumerGroup(group),
@@ -188,7 +186,7 @@ func (s *scene) session(source, group, name string) *kgo.GroupTransactSession {
 		kgo.RequireStableFetchOffsets(),
 		kgo.HeartbeatInterval(200*time.Millisecond),
 		kgo.FetchMaxWait(100*time.Millisecond),
-	)
+	)...)
 	check(err)
 	return session
 }
