@@ -58,6 +58,7 @@ SANS_IO = tuple(
         "handlers/retries.py handlers/run_options.py handlers/tracker.py",
         "group": "assignors commit_errors.py consumer_protocol.py member.py",
         "admin": "descriptions.py topics.py",
+        "doctor": "causes.py certificate.py findings.py releases.py",
         "testing": "broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "
         "events.py follower_fetch.py groups/classic_group.py "

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import kclient
-from kclient.cli import dev_cluster
+from kclient.cli import dev_cluster, doctor
 
 app = typer.Typer(
     help="Tools of kclient, an asyncio client for Apache Kafka.",
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("dev-cluster")(dev_cluster.dev_cluster)
+app.command("doctor")(doctor.doctor)
 
 _INTERRUPTED = 130
 """What shells expect after Ctrl-C: 128 and the number of SIGINT."""

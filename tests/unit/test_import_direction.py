@@ -51,9 +51,10 @@ ALLOWED = {
     "consumer": {"protocol", "record", "network", "cluster", "group"},
     "admin": {"protocol", "record", "network", "cluster"},
     "process": {"producer", "consumer"},
+    "doctor": {"protocol", "network"},
     "testing": {"protocol", "record"},
     "pytest_plugin": {"testing"},
-    "cli": {"testing"},
+    "cli": {"testing", "doctor"},
     "spark": {"admin", "consumer"},
     "__main__": {"cli"},
 }
