@@ -253,8 +253,8 @@ def _no_answer(target: Target, error: Exception, detail: str) -> Diagnosis:
         Cause.HUNG_UP,
         detail,
         "a proxy or load balancer without a broker behind it does that, a broker that starts or "
-        "stops or is at its max.connections, and what isn't Kafka: check the port in "
-        f"{target.setting}, and the broker's log",
+        "stops or is at its max.connections, a TLS listener that wants a certificate of the "
+        f"client, and what isn't Kafka: check the port in {target.setting}, and the broker's log",
     )
 
 

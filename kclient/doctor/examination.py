@@ -23,6 +23,7 @@ from kclient.doctor.probe import (
     certificate_on,
     connect,
     identify,
+    late_alert,
     open_wire,
     unverified_certificate,
     wire_over,
@@ -257,9 +258,12 @@ class Visit:
         return f"Apache Kafka {release}, to judge by the versions of its {count} APIs"
 
     async def _why_no_versions(self, error: Exception, detail: str) -> Diagnosis:
-        if isinstance(error, ssl.SSLError):  # with TLS 1.3 the broker's verdict on us comes late
-            return await self._why_not_encrypted(error, detail)
-        peer = await identify(self._addresses[0], self._target.host, self._context, self._timeout)
+        address, host = self._addresses[0], self._target.host
+        if self._context is not None and not isinstance(error, TimeoutError):
+            alert = await late_alert(address, self._context, host, self._timeout)
+            if alert is not None:
+                return await self._why_not_encrypted(alert, text_of(alert, self._timeout))
+        peer = await identify(address, host, self._context, self._timeout)
         return causes.no_versions(self._target, self._security, error, peer=peer, detail=detail)
 
     async def _log_in(self) -> str:

@@ -213,6 +213,28 @@ async def unverified_certificate(
         return False, None
 
 
+async def late_alert(
+    address: SocketAddress, context: ssl.SSLContext, host: str, timeout: float
+) -> ssl.SSLError | None:
+    """What the peer has against us in TLS 1.3, where that comes after the handshake.
+
+    Nothing is sent: the peer would close the connection with unread bytes, and so reset it, by
+    which the alert can get lost.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            wire = await open_wire(address, context, host)
+            try:
+                await wire.first_bytes(b"")
+            finally:
+                wire.close()
+    except ssl.SSLError as error:
+        return error
+    except FAILURES:
+        pass
+    return None
+
+
 async def identify(
     address: SocketAddress, host: str, context: ssl.SSLContext | None, timeout: float
 ) -> Peer:
