@@ -6,10 +6,10 @@ second look at the address found.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import errno
 import os
-import socket
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -36,6 +36,10 @@ class Peer(enum.Enum):
 
 _CLOSED = (EOFError, ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """Errors of a connection that the peer ended; some ConnectionErrors are others."""
+_OF_ANOTHER_LISTENER = {
+    *(Cause.TLS_LISTENER, Cause.PLAINTEXT_LISTENER),
+    *(Cause.SASL_MISSING, Cause.SASL_UNWANTED, Cause.MECHANISM),
+}
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 # OpenSSL's numbers of what is wrong with a certificate (X509_V_ERR_...).
 _NOT_YET_VALID, _EXPIRED = 9, 10
@@ -55,10 +59,8 @@ def text_of(error: Exception, timeout: float) -> str:
         return error.verify_message
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
-    if isinstance(error, socket.gaierror):
-        return error.strerror or str(error)
-    if isinstance(error, OSError) and error.errno and error.errno > 0:
-        return os.strerror(error.errno)
+    if isinstance(error, OSError) and error.errno:  # negative: of name servers
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
     if isinstance(error, KafkaError):
         return error.message or str(error)
     return str(error) or type(error).__name__
@@ -329,6 +331,17 @@ def request_failed(error: Exception, detail: str) -> Diagnosis:
         detail,
         "see the broker's log: it may be starting, stopping or overloaded",
     )
+
+
+def for_target(target: Target, found: Diagnosis) -> Diagnosis:
+    """``found``, with advice for an advertised address: the settings fit the bootstrap address."""
+    if target.node_id is None or found.cause not in _OF_ANOTHER_LISTENER:
+        return found
+    advice = (
+        f"the bootstrap address works with these settings: set {target.setting} to an address of "
+        "the same listener, with the same security in listener.security.protocol.map"
+    )
+    return dataclasses.replace(found, advice=advice)
 
 
 def no_brokers() -> Diagnosis:

@@ -61,16 +61,15 @@ def certificate_of(der: bytes | None, decoded: Mapping[str, Any] | None) -> Cert
 
     Args:
         der: Its bytes.
-        decoded: What ``getpeercert()`` gives; empty unless it was verified.
+        decoded: What ``getpeercert()`` gives, for want of ``kclient[tls]``; empty unless it was
+            verified.
     """
-    if decoded:
-        return _of_decoded(decoded)
     if der is None:
         return None
     try:
         from cryptography import x509
     except ImportError:
-        return None
+        return _of_decoded(decoded) if decoded else None
     try:
         found = x509.load_der_x509_certificate(der)
         try:

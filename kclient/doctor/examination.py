@@ -188,7 +188,7 @@ class Visit:
         else:
             self.steps.put_nowait(succeeded(self._target, name, detail))
             return True
-        self.steps.put_nowait(failed(self._target, name, found))
+        self.steps.put_nowait(failed(self._target, name, causes.for_target(self._target, found)))
         return False
 
     # DNS and TCP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ssl
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +93,11 @@ def test_what_a_terminal_would_act_on_is_escaped() -> None:
 )
 def test_addresses_of_this_machine_are_known(host: str, loopback: bool) -> None:
     assert Target(host, 9092).is_loopback is loopback
+
+
+def test_the_page_has_all_causes() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `") and "--" not in line]
+    assert [row for row in rows if "-X" not in row] == [
+        f"| `{one.name}` | {one.value} |" for one in Cause
+    ]
