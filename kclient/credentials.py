@@ -77,6 +77,44 @@ def _expiry(token: str) -> float | None:
 
 
 @frozen
+class Kerberos(Frozen):
+    """Whose Kerberos ticket a client shows, and to which service.
+
+    Attributes:
+        principal: Its name, as ``orders@EXAMPLE.COM``; by default whose ticket there is.
+        keytab: The file with its key; None for the ticket cache of the system.
+        service_name: The first part of the brokers' principals.
+
+    Raises:
+        InvalidConfig: One of them is empty or no text, or a keytab has no principal.
+    """
+
+    principal: str | None = None
+    keytab: str | None = None
+    service_name: str = "kafka"
+
+    def __post_init__(self) -> None:
+        for name in ("principal", "keytab", "service_name"):
+            given = getattr(self, name)
+            if given is None and name != "service_name":
+                continue
+            if not isinstance(given, str) or not given or "\0" in given or not _utf8(given):
+                raise InvalidConfig(
+                    f"{name}={given!r} can't be used: allowed is text without NUL characters"
+                )
+        if "@" in self.service_name or "/" in self.service_name:
+            raise InvalidConfig(
+                f"service_name={self.service_name!r} can't be used: the first part of a broker's "
+                "principal is wanted, such as kafka"
+            )
+        if self.keytab and not self.principal:
+            raise InvalidConfig(
+                f"keytab={self.keytab!r} needs the principal whose key in it is to be used",
+                hint="klist -k FILE shows them",
+            )
+
+
+@frozen
 class Sasl(Frozen):
     """A SASL mechanism with its credentials.
 
@@ -84,12 +122,14 @@ class Sasl(Frozen):
         mechanism: As brokers call it.
         passwords: Gives name and password, for PLAIN and SCRAM.
         tokens: Gives tokens, for OAUTHBEARER.
+        kerberos: Whose ticket, for GSSAPI.
         delegation_token: Name and password are those of a delegation token (KIP-48).
     """
 
     mechanism: str
     passwords: PasswordSource | None = dataclasses.field(default=None, repr=False)
     tokens: TokenSource | None = dataclasses.field(default=None, repr=False)
+    kerberos: Kerberos | None = None
     delegation_token: bool = False
 
 

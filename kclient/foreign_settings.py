@@ -26,7 +26,7 @@ class Counterpart(NamedTuple):
 
 
 _OIDC = "fetching tokens by OIDC is not in this release: Security.oauth(token) takes a function"
-_SASL = "Security.sasl_plain(...), Security.sasl_scram(...) or Security.oauth(...)"
+_SASL = "Security.sasl_plain(...), .sasl_scram(...), .oauth(...) or .gssapi(...)"
 _METRICS = "metrics() returns all counters"
 _VERSIONS = "versions are negotiated with each broker"
 _DELIVERY = "send() returns a Delivery; await it for the outcome"
@@ -196,7 +196,9 @@ TABLE: dict[str, Counterpart] = {
     "retry_backoff_max_ms": Counterpart("retry_backoff_max"),
     "retry_backoff_ms": Counterpart("retry_backoff"),
     "sasl_*": Counterpart("security", _SASL),
-    "sasl_kerberos_*": Counterpart(None, "GSSAPI is not in this release"),
+    "sasl_kerberos_*": Counterpart(
+        "security", "Security.gssapi(principal=..., keytab=..., service_name=...)"
+    ),
     "sasl_oauth_token_provider": Counterpart("security", "Security.oauth(token)"),
     "sasl_oauthbearer_*": Counterpart(None, _OIDC),
     "security_protocol": Counterpart(

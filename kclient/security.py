@@ -10,7 +10,7 @@ import os
 import ssl
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 
-from kclient.credentials import SCRAM, PasswordSource, Sasl, StaticPassword, TokenSource
+from kclient.credentials import SCRAM, Kerberos, PasswordSource, Sasl, StaticPassword, TokenSource
 from kclient.errors import InvalidConfig
 from kclient.frozen import Frozen, frozen
 from kclient.secret import Secret
@@ -202,6 +202,42 @@ class Security(Frozen):
         if not callable(token):
             raise InvalidConfig(f"token is a {type(token).__name__}: allowed is a function")
         return cls._with_sasl(Sasl("OAUTHBEARER", tokens=token), unencrypted, tls)
+
+    @classmethod
+    def gssapi(
+        cls,
+        *,
+        principal: str | None = None,
+        keytab: str | os.PathLike[str] | None = None,
+        service_name: str = "kafka",
+        unencrypted: bool = False,
+        **tls: Unpack[TlsOptions],
+    ) -> Security:
+        """SASL GSSAPI: a Kerberos ticket, by default of the ticket cache.
+
+        It needs ``kclient[gssapi]``, and Kerberos of the system.
+
+        Args:
+            principal: Whose ticket, as ``orders@EXAMPLE.COM``; by default that of the cache.
+            keytab: The file with the principal's key: tickets are got with it, and renewed, in
+                memory.
+            service_name: The first part of the brokers' principals; the second is the host name
+                that a broker advertises.
+            unencrypted: The listener is SASL_PLAINTEXT: the data can be read by anyone on the way.
+            tls: As of ``tls``.
+
+        Raises:
+            InvalidConfig: Something is missing or unusable.
+        """
+        try:
+            import gssapi  # noqa: F401
+        except ImportError as error:
+            raise InvalidConfig(
+                f"GSSAPI needs a package more: {error}",
+                hint="pip install 'kclient[gssapi]'; docs/security.md says what that needs",
+            ) from error
+        kerberos = Kerberos(principal, None if keytab is None else os.fspath(keytab), service_name)
+        return cls._with_sasl(Sasl("GSSAPI", kerberos=kerberos), unencrypted, tls)
 
     @classmethod
     def _with_sasl(cls, sasl: Sasl, unencrypted: bool, tls: TlsOptions) -> Security:

@@ -21,7 +21,7 @@ from kclient.tls import TlsContext
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OPT_IN = "kclient_allow_unencrypted_passwords"
-_MECHANISMS = ("PLAIN", *SCRAM)
+_MECHANISMS = ("PLAIN", *SCRAM, "GSSAPI")
 _OF_JAVA = {
     *("ssl_keymanager_algorithm", "ssl_keystore_type", "ssl_protocol", "ssl_provider"),
     *("ssl_secure_random_implementation", "ssl_trustmanager_algorithm", "ssl_truststore_type"),
@@ -49,7 +49,18 @@ _OF_SASL = {
 _OF_OTHER_MECHANISMS = ("sasl_kerberos_", "sasl_oauthbearer_", "sasl_login_", "enable_sasl_")
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_MODULES = {_PLAIN_MODULE: ("PLAIN",), _SCRAM_MODULE: tuple(SCRAM)}
+_KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+_MODULES = {
+    _PLAIN_MODULE: ("PLAIN",),
+    _SCRAM_MODULE: tuple(SCRAM),
+    _KERBEROS_MODULE: ("GSSAPI",),
+}
+_OF_KERBEROS = {f"sasl_kerberos_{name}" for name in ("principal", "keytab", "service_name")}
+_OF_KERBEROS_MODULE = ("useKeyTab", "keyTab", "principal", "useTicketCache", "serviceName")
+_IN_JAVA_ONLY = {
+    *("debug", "doNotPrompt", "isInitiator", "refreshKrb5Config", "renewTGT", "storeKey"),
+}
+"""Options of Java's modules that choose no credentials."""
 
 
 def is_of_security(key: str) -> bool:
@@ -162,6 +173,8 @@ def _sasl(
             f"{', '.join(_MECHANISMS)}",
             hint="OAUTHBEARER is Security.oauth(token)" if mechanism == "OAUTHBEARER" else None,
         )
+    if mechanism == "GSSAPI":
+        return _kerberos(names, values, unused)
     for key, name in names.items():
         if key.startswith(_OF_OTHER_MECHANISMS):
             unused[name] = f"sasl.mechanism is {mechanism}"
@@ -195,8 +208,51 @@ def _sasl(
     )
 
 
+def _kerberos(
+    names: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]
+) -> Security:
+    """The login by a ticket, of librdkafka's properties or Java's module."""
+    for key, name in names.items():
+        if key.startswith("sasl_kerberos_") and key not in _OF_KERBEROS:
+            unused[name] = "the Kerberos library renews tickets"
+        elif key.startswith(("sasl_", "enable_sasl_")) and key not in (
+            *_OF_KERBEROS,
+            *("sasl_mechanism", "sasl_mechanisms", "sasl_jaas_config"),
+        ):
+            unused[name] = "sasl.mechanism is GSSAPI"
+    principal, keytab = values.get("sasl_kerberos_principal"), values.get("sasl_kerberos_keytab")
+    service = values.get("sasl_kerberos_service_name")
+    if values.get("sasl_jaas_config"):
+        if principal or keytab:
+            raise InvalidConfig(
+                "sasl.jaas.config and sasl.kerberos.principal say the same: take one out"
+            )
+        options = _options_of(values["sasl_jaas_config"], "GSSAPI", _OF_KERBEROS_MODULE)
+        by_keytab = options.get("useKeyTab", "").lower() == "true"
+        if not by_keytab and options.get("useTicketCache", "").lower() != "true":
+            raise InvalidConfig("sasl.jaas.config needs useKeyTab=true or useTicketCache=true")
+        if by_keytab and not options.get("keyTab"):
+            raise InvalidConfig("sasl.jaas.config has useKeyTab=true, which needs keyTab")
+        principal = options.get("principal")
+        keytab = options["keyTab"] if by_keytab else None
+        service = service or options.get("serviceName")
+    return Security.gssapi(
+        principal=principal or None,
+        keytab=keytab or None,
+        service_name=service or "kafka",
+        unencrypted=True,
+    )
+
+
 def _login_module(text: str, mechanism: str) -> tuple[str | None, str | None, bool]:
     """Name, password and whether they are those of a delegation token."""
+    options = _options_of(text, mechanism, KNOWN)
+    token = options.get("tokenauth", "false").lower() == "true"
+    return options.get("username"), options.get("password"), token
+
+
+def _options_of(text: str, mechanism: str, allowed: tuple[str, ...]) -> dict[str, str]:
+    """The options of a login module of that mechanism."""
     module, options = parse_jaas(text)
     if module not in _MODULES:
         raise InvalidConfig(
@@ -206,12 +262,11 @@ def _login_module(text: str, mechanism: str) -> tuple[str | None, str | None, bo
         raise InvalidConfig(
             f"sasl.jaas.config has {module}, which isn't of sasl.mechanism={mechanism}"
         )
-    if set(options) - set(KNOWN):
+    if set(options) - {*allowed, *_IN_JAVA_ONLY}:
         raise InvalidConfig(
-            f"sasl.jaas.config has options that can't be honoured: allowed are {', '.join(KNOWN)}"
+            f"sasl.jaas.config has options that can't be honoured: allowed are {', '.join(allowed)}"
         )
-    token = options.get("tokenauth", "false").lower() == "true"
-    return options.get("username"), options.get("password"), token
+    return options
 
 
 def _of_versions(security: Security, said: str) -> Security:

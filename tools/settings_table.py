@@ -40,8 +40,11 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   PEM or PKCS#12 (which needs `kclient[tls]`), or librdkafka's `ssl.ca.location`,
   `ssl.certificate.location` and `ssl.key.location` PEM. For SASL, `sasl.mechanism` is `PLAIN`,
   `SCRAM-SHA-256` or `SCRAM-SHA-512`, with the line of Java's login module in `sasl.jaas.config`, or
-  librdkafka's `sasl.username` and `sasl.password`. `PLAIN` without TLS would show the password to
-  anyone on the way: that takes `kclient.allow.unencrypted.passwords=true`. JKS stores, an empty
+  librdkafka's `sasl.username` and `sasl.password`; or it is `GSSAPI`, also where it is missing,
+  with `Krb5LoginModule` in that line (for a keytab or the ticket cache), or
+  `sasl.kerberos.principal` and `sasl.kerberos.keytab`, and `sasl.kerberos.service.name`. `PLAIN`
+  without TLS would show the password to anyone on the way: that takes
+  `kclient.allow.unencrypted.passwords=true`. JKS stores, an empty
   `ssl.endpoint.identification.algorithm`, `enable.ssl.certificate.verification=false`, other
   mechanisms, and other `ssl.*` and `sasl.*` that can't be honoured raise `InvalidConfig`.
 - A file may serve several clients: each takes its own settings. `buffer.memory` and

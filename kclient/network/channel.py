@@ -46,6 +46,7 @@ class Channel(asyncio.BufferedProtocol):
         full_since: Since when the transport's buffer is full; None while it isn't.
         intentional: It was ended for a reason that says nothing about the node.
         dialed: The transport is open, TLS included.
+        host: The peer's name or address, as it was dialed.
         renew_at: When its session is to be renewed by another authentication.
         session_ends_at: When the broker ends it.
         bytes_in: Received so far.
@@ -67,6 +68,7 @@ class Channel(asyncio.BufferedProtocol):
         self.bytes_out = 0
         self.intentional = False
         self.dialed = False
+        self.host = ""
         self.renew_at = math.inf
         self.session_ends_at = math.inf
         self._negotiated = asyncio.Event()

@@ -209,6 +209,7 @@ class Selector:
 
     async def _dial(self, target: DialTarget, channel: Channel, asks: bool) -> None:
         async with asyncio.timeout(target.setup_timeout + _OVERRUN):
+            channel.host = target.host
             await self._dialer.dial(target, lambda: channel)
             channel.dialed = True
             if self._login is not None:
@@ -233,7 +234,7 @@ class Selector:
     ) -> None:
         from kclient.network.sasl.exchange import authenticate
 
-        mechanism = await login.mechanism()
+        mechanism = await login.mechanism(channel.host)
         connection = channel.connection
         if connection.state is ConnectionState.READY:
             connection.apply(ConnectionEvent.RENEWED)

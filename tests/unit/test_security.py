@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -196,6 +198,31 @@ class TestSasl:
     def test_what_cant_work_is_refused(self, made: Callable[[], object], words: str) -> None:
         with pytest.raises(InvalidConfig, match=words):
             made()
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ({"principal": ""}, "principal='' can't be used"),
+            ({"principal": 7}, "principal=7 can't be used"),
+            ({"keytab": "a.keytab"}, "needs the principal"),
+            ({"principal": "a", "keytab": ""}, "keytab='' can't be used"),
+            ({"service_name": "kafka/broker"}, "first part of a broker's principal"),
+            ({"service_name": None}, "service_name=None can't be used"),
+            ({"unencrypted": True, "ca": "x"}, "leave out ca"),
+        ],
+    )
+    def test_a_ticket_that_cant_be_meant_is_refused(
+        self, given: Any, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
+        with pytest.raises(InvalidConfig, match=words):
+            Security.gssapi(**given)
+
+    def test_tickets_need_a_package_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "gssapi", None)
+        with pytest.raises(InvalidConfig, match="GSSAPI needs a package more") as caught:
+            Security.gssapi()
+        assert "pip install 'kclient[gssapi]'" in str(caught.value)
 
 
 @dataclass

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kclient import InvalidConfig, ProducerConfig, Secret
+from kclient.credentials import Kerberos, Sasl
 from kclient.jaas import parse_jaas
 from kclient.security import Security
 
 CANARY = "canary1c2d"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+
+
+@pytest.fixture(autouse=True)
+def gssapi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is there; tests/kerberos has the real one."""
+    monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
 
 
 def security(**properties: str) -> Security:
@@ -63,6 +75,49 @@ def test_librdkafkas_names_are_read(name: str) -> None:
     assert credentials(found) == ("SCRAM-SHA-512", "alice", "secret")
 
 
+@pytest.mark.parametrize(
+    ("properties", "ticket"),
+    [
+        ({}, Kerberos()),
+        (
+            {"sasl_kerberos_service_name": "bus", "sasl_mechanism": "gssapi"},
+            Kerberos(None, None, "bus"),
+        ),
+        (
+            {"sasl_kerberos_principal": "alice", "sasl_kerberos_keytab": "a.keytab"},
+            Kerberos("alice", "a.keytab"),
+        ),
+        (
+            {
+                "sasl_jaas_config": f"{KERBEROS} required useKeyTab=true storeKey=true "
+                'keyTab="/etc/a.keytab" principal="alice@EXAMPLE.COM" serviceName="bus";'
+            },
+            Kerberos("alice@EXAMPLE.COM", "/etc/a.keytab", "bus"),
+        ),
+        (
+            {"sasl_jaas_config": f"{KERBEROS} required useTicketCache=true renewTGT=true;"},
+            Kerberos(),
+        ),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+def test_a_ticket_is_the_login_unless_another_is_named(
+    protocol: str, properties: dict[str, str], ticket: Kerberos
+) -> None:
+    found = security(security_protocol=protocol, **properties)
+    assert found.sasl == Sasl("GSSAPI", kerberos=ticket)
+    assert found.protocol == protocol
+
+
+def test_what_only_renews_javas_tickets_is_logged_by_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "kclient.config")
+    security(security_protocol="SASL_SSL", sasl_kerberos_kinit_cmd="/bin/kinit")
+    assert "sasl.kerberos.kinit.cmd" in caplog.text
+    assert "/bin/kinit" not in caplog.text
+
+
 def test_scram_needs_no_tls() -> None:
     found = security(
         security_protocol="SASL_PLAINTEXT",
@@ -91,7 +146,6 @@ def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> Non
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ({}, "sasl.mechanism=GSSAPI isn't in this release"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "Security.oauth"),
         ({"sasl_mechanism": "PLAIN"}, "needs the username"),
         ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "needs the password"),
@@ -141,6 +195,21 @@ def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> Non
                 "sasl_mechanism": "PLAIN",
                 "sasl_username": "a",
                 "sasl_jaas_config": f'{PLAIN} required username="a" password="{CANARY}";',
+            },
+            "say the same",
+        ),
+        ({"sasl_jaas_config": f'{SCRAM} required username="a" password="{CANARY}";'}, "GSSAPI"),
+        ({"sasl_jaas_config": f"{KERBEROS} required;"}, "needs useKeyTab=true or useTicketCache"),
+        ({"sasl_jaas_config": f"{KERBEROS} required useKeyTab=true;"}, "which needs keyTab"),
+        ({"sasl_jaas_config": f"{KERBEROS} required useKeyTab=true keyTab=a;"}, "the principal"),
+        (
+            {"sasl_jaas_config": f"{KERBEROS} required useTicketCache=true ticketCache=a;"},
+            "options that can't be honoured",
+        ),
+        (
+            {
+                "sasl_jaas_config": f"{KERBEROS} required useTicketCache=true;",
+                "sasl_kerberos_principal": "alice",
             },
             "say the same",
         ),

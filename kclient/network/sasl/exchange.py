@@ -27,6 +27,13 @@ Ask: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 _STEPS = 16
 """More than any mechanism takes; a broker that goes on would keep us for ever."""
 
+_HINTS = {
+    "OAUTHBEARER": "check the token's issuer, audience and expiry, and the clocks of both sides",
+    "GSSAPI": "check that the broker's keytab has the present key of its principal, and the clocks "
+    "of both sides; the broker's log has the reason",
+}
+"""What to do where there is no user with a password."""
+
 
 async def authenticate(mechanism: Mechanism, ask: Ask, where: str) -> float:
     """Authenticate to the broker, and it to us where the mechanism has that.
@@ -113,9 +120,9 @@ def _refused(
     why = response.error_message or str(cause)
     error = AuthenticationFailed(
         f"{where} refuses the credentials ({mechanism}): {why}",
-        hint="check user and password, and that the user exists for this mechanism"
-        if mechanism != "OAUTHBEARER"
-        else "check the token's issuer, audience and expiry, and the clocks of both sides",
+        hint=_HINTS.get(
+            mechanism, "check user and password, and that the user exists for this mechanism"
+        ),
     )
     error.__cause__ = cause
     return error

@@ -70,14 +70,21 @@ class Login:
         if self._tokens is not None:
             self._tokens.close()
 
-    async def mechanism(self) -> Mechanism:
+    async def mechanism(self, host: str) -> Mechanism:
         """The machine for one authentication.
+
+        Args:
+            host: The broker's name, as it is dialed.
 
         Raises:
             AuthenticationFailed: There are no credentials: the text says why.
         """
         if self._tokens is not None:
             return OAuthBearer(await self._tokens.token())
+        if self._sasl.kerberos is not None:
+            from kclient.network.sasl.gssapi import begin
+
+            return await asyncio.to_thread(begin, self._sasl.kerberos, host)
         username, secret = await self._password()
         name = self._sasl.mechanism
         if name in SCRAM:

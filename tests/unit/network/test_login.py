@@ -61,7 +61,7 @@ def spawn(coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
 
 
 async def first_words(one: Login) -> bytes:
-    said = (await one.mechanism()).step(None)
+    said = (await one.mechanism("broker")).step(None)
     assert said is not None
     return said
 
@@ -100,7 +100,7 @@ class TestPasswords:
     async def test_what_is_no_name_and_password_is_refused(self, given: Any) -> None:
         one = login(Security.sasl_plain(credentials=lambda: given, unencrypted=True), SetClock())
         with pytest.raises(AuthenticationFailed, match="credentials gave") as caught:
-            await one.mechanism()
+            await one.mechanism("broker")
         assert CANARY not in str(caught.value)
 
     async def test_a_function_that_fails_is_the_reason(self) -> None:
@@ -109,7 +109,7 @@ class TestPasswords:
 
         one = login(Security.sasl_plain(credentials=fail, unencrypted=True), SetClock())
         with pytest.raises(AuthenticationFailed, match="the vault is sealed") as caught:
-            await one.mechanism()
+            await one.mechanism("broker")
         assert isinstance(caught.value.__cause__, OSError)
 
     async def test_each_scram_has_a_nonce_of_its_own(self) -> None:
@@ -196,7 +196,7 @@ class TestTokens:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await one.mechanism()
+                    await one.mechanism("broker")
         slow.set()
         assert b"slow" in await first_words(one)
         assert asked == 1
@@ -205,7 +205,9 @@ class TestTokens:
         issuer = Issuer(SetClock())
         issuer.down = True
         one = login(Security.oauth(issuer, unencrypted=True), issuer.clock)
-        found = await asyncio.gather(*(one.mechanism() for _ in range(20)), return_exceptions=True)
+        found = await asyncio.gather(
+            *(one.mechanism("broker") for _ in range(20)), return_exceptions=True
+        )
         assert {type(error) for error in found} == {AuthenticationFailed}
         assert issuer.asked == 1
 
@@ -267,14 +269,14 @@ class TestTokens:
         clock = SetClock()
         one = login(Security.oauth(lambda: jwt({"exp": EPOCH - 7}), unencrypted=True), clock)
         with pytest.raises(AuthenticationFailed, match="expired 7 s ago") as caught:
-            await one.mechanism()
+            await one.mechanism("broker")
         assert "clock" in str(caught.value.hint)
 
     @pytest.mark.parametrize("given", [None, 7, "", "two words", "line\nbreak", "tököt"])
     async def test_what_is_no_token_is_refused(self, given: Any) -> None:
         one = login(Security.oauth(lambda: given, unencrypted=True), SetClock())
         with pytest.raises(AuthenticationFailed, match="token callback gave"):
-            await one.mechanism()
+            await one.mechanism("broker")
 
     @pytest.mark.parametrize(
         "extensions", [{"auth": "x"}, {"a1": "x"}, {"": "x"}, {"a": "\x01"}, {"a": "ö"}]
