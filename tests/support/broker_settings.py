@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.support.tls import KEYSTORE_PASSWORD, client_authority
 
@@ -21,6 +22,7 @@ ORDINARY_USER = "carol"
 SESSION_LIFETIME = 5.0
 """Seconds after which a secured broker wants clients of SASL_PLAINTEXT to authenticate again; they
 do so 0.25 s before, or earlier, which is enough on a busy machine."""
+NONE: Mapping[str, object] = MappingProxyType({})
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 COMMON = {
@@ -80,7 +82,11 @@ def uses_zookeeper(version: tuple[int, int, int]) -> bool:
 
 
 def write_settings(
-    directory: Path, version: tuple[int, int, int], ports: Ports, keystore: Path
+    directory: Path,
+    version: tuple[int, int, int],
+    ports: Ports,
+    keystore: Path,
+    more: Mapping[str, object] = NONE,
 ) -> None:
     """Write server.properties, zookeeper.properties (old releases) and the log settings."""
     listeners = f"PLAINTEXT://127.0.0.1:{ports.plain},SSL://127.0.0.1:{ports.tls}"
@@ -111,7 +117,7 @@ def write_settings(
         settings["controller.quorum.voters"] = f"1@{controller}"
     if version >= (4, 0, 0):
         settings |= _KRAFT_4
-    write_properties(directory / "server.properties", settings)
+    write_properties(directory / "server.properties", {**settings, **more})
     write_log_settings(directory)
 
 

@@ -23,13 +23,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tests.support import jvm, raw_admin, tls
 from tests.support.broker_settings import (
     CLUSTER_ID,
+    NONE,
     Ports,
     log_option,
     uses_zookeeper,
@@ -119,14 +120,22 @@ def stop(version: str) -> bool:
 
 
 @contextlib.contextmanager
-def private(version: str, purpose: str, *, secured: bool = False) -> Iterator[RunningBroker]:
+def private(
+    version: str,
+    purpose: str,
+    *,
+    secured: bool = False,
+    settings: Mapping[str, object] = NONE,
+    jvm_options: Sequence[str] = (),
+) -> Iterator[RunningBroker]:
     """A broker of one test, which may stop or hurt it; ended and deleted at the end.
 
-    One that is ``secured`` has listeners with SASL, too: see `broker_settings`.
+    One that is ``secured`` has listeners with SASL, too: see `broker_settings`; ``settings`` take
+    precedence over those.
     """
     parse_version(version)
     name = f"{version}-{purpose}-{os.getpid()}"
-    broker = _start(version, name, secured=secured)
+    broker = _start(version, name, secured=secured, settings=settings, jvm_options=jvm_options)
     try:
         yield broker
     finally:
@@ -150,7 +159,14 @@ def log_tail(version: str, characters: int = 4000) -> str:
     return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
 
 
-def _start(version: str, name: str | None = None, *, secured: bool = False) -> RunningBroker:
+def _start(
+    version: str,
+    name: str | None = None,
+    *,
+    secured: bool = False,
+    settings: Mapping[str, object] = NONE,
+    jvm_options: Sequence[str] = (),
+) -> RunningBroker:
     """Start a broker with its files in the folder ``name``, by default that of its release."""
     number = parse_version(version)
     java, jars, store = require_java(), class_path(version), tls.keystore()
@@ -159,8 +175,8 @@ def _start(version: str, name: str | None = None, *, secured: bool = False) -> R
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         ports = Ports(*free_ports(5 if secured else 3, salt=attempt))
-        write_settings(directory, number, ports, store)
-        base = [java, *_JVM_OPTIONS, log_option(directory, number)]
+        write_settings(directory, number, ports, store, settings)
+        base = [java, *_JVM_OPTIONS, *jvm_options, log_option(directory, number)]
         started: list[jvm.JavaProcess] = []
         try:
             with contextlib.ExitStack() as held:
