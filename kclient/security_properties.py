@@ -173,13 +173,16 @@ def _sasl(
             f"{', '.join(_MECHANISMS)}",
             hint="OAUTHBEARER is Security.oauth(token)" if mechanism == "OAUTHBEARER" else None,
         )
-    if mechanism == "GSSAPI":
-        return _kerberos(names, values, unused)
     for key, name in names.items():
-        if key.startswith(_OF_OTHER_MECHANISMS):
+        if mechanism == "GSSAPI" and key.startswith("sasl_kerberos_"):
+            if key not in _OF_KERBEROS:
+                unused[name] = "the Kerberos library renews tickets"
+        elif key.startswith(_OF_OTHER_MECHANISMS):
             unused[name] = f"sasl.mechanism is {mechanism}"
         elif key.startswith("sasl_") and key not in _OF_SASL and values[key]:
             raise InvalidConfig(f"{name} can't be honoured", hint="give security=Security....")
+    if mechanism == "GSSAPI":
+        return _kerberos(values)
     username, password = values.get("sasl_username"), values.get("sasl_password")
     token = False
     if values.get("sasl_jaas_config"):
@@ -208,18 +211,13 @@ def _sasl(
     )
 
 
-def _kerberos(
-    names: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]
-) -> Security:
+def _kerberos(values: Mapping[str, str]) -> Security:
     """The login by a ticket, of librdkafka's properties or Java's module."""
-    for key, name in names.items():
-        if key.startswith("sasl_kerberos_") and key not in _OF_KERBEROS:
-            unused[name] = "the Kerberos library renews tickets"
-        elif key.startswith(("sasl_", "enable_sasl_")) and key not in (
-            *_OF_KERBEROS,
-            *("sasl_mechanism", "sasl_mechanisms", "sasl_jaas_config"),
-        ):
-            unused[name] = "sasl.mechanism is GSSAPI"
+    if values.get("sasl_username") or values.get("sasl_password"):
+        raise InvalidConfig(
+            "sasl.mechanism is GSSAPI, by default or by name, which has no sasl.username",
+            hint="sasl.mechanism=PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 has",
+        )
     principal, keytab = values.get("sasl_kerberos_principal"), values.get("sasl_kerberos_keytab")
     service = values.get("sasl_kerberos_service_name")
     if values.get("sasl_jaas_config"):

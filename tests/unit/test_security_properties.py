@@ -146,6 +146,8 @@ def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> Non
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
+        ({"sasl_username": "a", "sasl_password": CANARY}, "GSSAPI, by default or by name"),
+        ({"sasl_login_class": "x", "sasl_client_callback_handler_class": "y"}, "can't be honoured"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "Security.oauth"),
         ({"sasl_mechanism": "PLAIN"}, "needs the username"),
         ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "needs the password"),
