@@ -269,7 +269,7 @@ class Visit:
     async def _log_in(self) -> str:
         assert self._login is not None
         try:
-            mechanism = await self._login.mechanism()
+            mechanism = await self._login.mechanism(self._target.host)
         except AuthenticationFailed as error:
             raise Diagnosed(causes.no_credentials(self._security, error.message)) from error
         lifetime = await authenticate(mechanism, self._ask, self._target.address)
