@@ -45,7 +45,7 @@ class Watch:
         match event:
             case events.ConnectionOpened():
                 self.opened += 1
-            case events.ConnectionClosed(reason=reason):
+            case events.ConnectionClosed(reason=reason) if "unused for" not in reason:
                 self.failures[f"closed: {reason}"] += 1
             case events.RequestCompleted(error=None):
                 self.requests += 1
