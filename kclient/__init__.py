@@ -16,6 +16,10 @@ _NAMES = {
         *("Admin", "ClusterDescription", "CreatedTopic", "DeletedTopic", "NewTopic"),
         *("TopicDescription", "TopicListing"),
     ),
+    "kclient.admin.acls": ("AclBinding", "AclFilter"),
+    "kclient.admin.delegation_tokens": ("DelegationToken",),
+    "kclient.admin.quotas": ("QuotaEntity",),
+    "kclient.admin.users": ("ScramDeletion", "ScramUpsertion"),
     "kclient.config": ("AdminConfig", "ConsumerConfig", "GroupMemberConfig", "ProducerConfig"),
     "kclient.consumer": ("Consumer", "ConsumerRecord", "DeadLetters"),
     "kclient.consumer.dead_letters": ("Failure", "failure_of"),
@@ -72,6 +76,12 @@ if TYPE_CHECKING:
     from kclient.admin import NewTopic as NewTopic
     from kclient.admin import TopicDescription as TopicDescription
     from kclient.admin import TopicListing as TopicListing
+    from kclient.admin.acls import AclBinding as AclBinding
+    from kclient.admin.acls import AclFilter as AclFilter
+    from kclient.admin.delegation_tokens import DelegationToken as DelegationToken
+    from kclient.admin.quotas import QuotaEntity as QuotaEntity
+    from kclient.admin.users import ScramDeletion as ScramDeletion
+    from kclient.admin.users import ScramUpsertion as ScramUpsertion
     from kclient.config import AdminConfig as AdminConfig
     from kclient.config import ConsumerConfig as ConsumerConfig
     from kclient.config import GroupMemberConfig as GroupMemberConfig

@@ -58,13 +58,12 @@ TABLE: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             (
                 *("abort_transaction", "alter_partition_reassignments", "alter_replica_log_dirs"),
-                *("alter_user_scram_credentials", "create_acls", "delete_acls"),
                 *("delete_consumer_groups", "delete_group_offsets", "delete_groups"),
-                *("delete_records", "describe_acls", "describe_consumer_groups"),
+                *("delete_records", "describe_consumer_groups"),
                 *("describe_features", "describe_groups", "describe_log_dirs"),
                 *("describe_metadata_quorum", "describe_producers", "describe_transactions"),
-                *("describe_user_scram_credentials", "elect_leaders"),
-                *("find_hanging_transactions", "list_consumer_groups", "list_groups"),
+                *("elect_leaders", "find_hanging_transactions", "list_consumer_groups"),
+                "list_groups",
                 *("list_partition_reassignments", "list_transactions", "remove_group_members"),
                 "update_features",
             ),

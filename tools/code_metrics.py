@@ -57,7 +57,8 @@ SANS_IO = tuple(
         "log_truncation.py offset_reset.py partition_state.py stall_detection.py subscription.py "
         "handlers/retries.py handlers/run_options.py handlers/tracker.py",
         "group": "assignors commit_errors.py consumer_protocol.py member.py",
-        "admin": "descriptions.py topics.py",
+        "admin": "acls.py arguments.py delegation_tokens.py descriptions.py quotas.py topics.py "
+        "users.py",
         "doctor": "causes.py certificate.py findings.py releases.py",
         "testing": "broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "

@@ -1,4 +1,4 @@
-"""Admin: the facade for administration of topics and for descriptions of the cluster. Thin.
+"""Admin: the facade for administration of topics and security, and for descriptions. Thin.
 
 Each method checks its arguments, sends its requests through ``cluster.calls`` or
 ``cluster.fanout``, and returns values. The S file of each subject builds the requests and reads
@@ -30,6 +30,10 @@ from kclient.types import (
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from kclient.admin.acls import AclBinding, AclFilter, AclRef
+    from kclient.admin.delegation_tokens import DelegationToken, TokenRef
+    from kclient.admin.quotas import QuotaEntity, Quotas
+    from kclient.admin.users import ScramAlteration
     from kclient.hooks import Dialer, Observer
     from kclient.keywords import AdminSettings
 
@@ -41,7 +45,7 @@ SHOWN = 5
 
 
 class Admin(AsyncOnly):
-    """A client for administration: topics, partitions, offsets, the cluster.
+    """A client for administration: topics, partitions, offsets, the cluster, security.
 
     Methods about several items ask about all of them and then raise the error of the first one
     that failed, with notes about the others; those that could be done are done. With
@@ -535,6 +539,486 @@ class Admin(AsyncOnly):
             )
         arguments.check_flag("commit", commit)
         await end_transaction(self._core, prepared, self._time(timeout), commit=commit)
+
+    # Security
+
+    @overload
+    async def create_acls(
+        self,
+        bindings: Iterable[AclBinding],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[AclBinding, None]: ...
+    @overload
+    async def create_acls(
+        self,
+        bindings: Iterable[AclBinding],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[AclBinding, KafkaError | None]: ...
+    async def create_acls(
+        self,
+        bindings: Iterable[AclBinding],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[AclBinding, KafkaError | None]:
+        """Create ACLs; one that exists already stays. Brokers apply them a moment later.
+
+        Args:
+            bindings: What to create.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            None for each that there is now.
+
+        Raises:
+            SecurityDisabled: The brokers have no authorizer.
+            ClusterAuthorizationFailed: This client may not: it needs ALTER on the cluster.
+            InvalidRequest: As the broker reports, such as a name of the cluster that it hasn't.
+            NoCommonVersion: A prefixed one, and the broker is older than Apache Kafka 2.0.
+
+        Cancellation: abandons the response. ACLs may be created, now or a moment later; the
+        client can be used on.
+
+        Example::
+
+            await admin.create_acls(
+                [AclBinding("topic", "orders-", "User:alice", "read", pattern_type="prefixed")]
+            )
+        """
+        from kclient.admin import acls
+        from kclient.admin.security_operations import create_acls
+
+        self._core.check_usable()
+        chosen = acls.checked("bindings", bindings, acls.AclBinding, "AclBinding")
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await create_acls(self._core, chosen, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    async def describe_acls(
+        self, acl_filter: AclFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """Describe the ACLs that match, all of them by default.
+
+        Args:
+            acl_filter: Which ones.
+            timeout: Seconds, see the class.
+
+        Raises:
+            SecurityDisabled: The brokers have no authorizer.
+            ClusterAuthorizationFailed: This client may not: it needs DESCRIBE on the cluster.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
+
+        Example::
+
+            await admin.describe_acls(AclFilter("topic", "orders", pattern_type="match"))
+        """
+        from kclient.admin import acls
+        from kclient.admin.security_operations import describe_acls
+
+        self._core.check_usable()
+        chosen = acls.AclFilter() if acl_filter is None else acl_filter
+        acls.checked("acl_filter", [chosen], acls.AclFilter, "AclFilter, or None")
+        return await describe_acls(self._core, chosen, self._time(timeout))
+
+    @overload
+    async def delete_acls(
+        self,
+        filters: Iterable[AclRef],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[AclRef, list[AclBinding]]: ...
+    @overload
+    async def delete_acls(
+        self,
+        filters: Iterable[AclRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[AclRef, list[AclBinding] | KafkaError]: ...
+    async def delete_acls(
+        self,
+        filters: Iterable[AclRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[AclRef, list[AclBinding] | KafkaError]:
+        """Delete all ACLs that match. Brokers stop to apply them a moment later.
+
+        Args:
+            filters: Which ones: an ``AclFilter``, or an ``AclBinding`` for exactly that one.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            What was deleted, by filter; an ACL that matches several is there for one of them or
+            more.
+
+        Raises:
+            SecurityDisabled: The brokers have no authorizer.
+            ClusterAuthorizationFailed: This client may not: it needs ALTER on the cluster.
+            NoCommonVersion: Of other than literal ones, and the broker is older than 2.0.
+
+        Cancellation: abandons the response. ACLs may be deleted, now or a moment later; the
+        client can be used on.
+
+        Example::
+
+            await admin.delete_acls([AclFilter(principal="User:alice")])
+        """
+        from kclient.admin import acls
+        from kclient.admin.security_operations import delete_acls
+
+        self._core.check_usable()
+        chosen = acls.checked("filters", filters, acls.AclRef, "AclFilter or AclBinding")
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await delete_acls(self._core, chosen, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def alter_client_quotas(
+        self,
+        alterations: Mapping[QuotaEntity, Quotas],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[QuotaEntity, None]: ...
+    @overload
+    async def alter_client_quotas(
+        self,
+        alterations: Mapping[QuotaEntity, Quotas],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[QuotaEntity, KafkaError | None]: ...
+    async def alter_client_quotas(
+        self,
+        alterations: Mapping[QuotaEntity, Quotas],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[QuotaEntity, KafkaError | None]:
+        """Set and remove quotas of clients (Apache Kafka 2.6 or newer; by address, 2.7).
+
+        Args:
+            alterations: By entity the limits: ``producer_byte_rate``, ``consumer_byte_rate``,
+                ``request_percentage``, ``controller_mutation_rate``, for addresses
+                ``connection_creation_rate``. None removes one; those that are left out stay.
+            validate_only: Only check whether it could be done.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            None for each entity that was altered.
+
+        Raises:
+            InvalidRequest: A limit, or a combination of an entity, that the brokers don't have.
+            ClusterAuthorizationFailed: This client may not: it needs ALTER_CONFIGS on the cluster.
+            NoCommonVersion: The broker is too old.
+
+        Cancellation: abandons the response. Quotas may be altered, now or a moment later; the
+        client can be used on.
+
+        Example::
+
+            await admin.alter_client_quotas(
+                {QuotaEntity(user="alice", client_id="loader"): {"producer_byte_rate": 1_000_000}}
+            )
+        """
+        from kclient.admin.quotas import checked_alterations
+        from kclient.admin.security_operations import alter_client_quotas
+
+        self._core.check_usable()
+        chosen = checked_alterations(alterations)
+        arguments.check_flag("validate_only", validate_only)
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await alter_client_quotas(self._core, chosen, validate_only, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    async def describe_client_quotas(
+        self,
+        entity: QuotaEntity | None = None,
+        *,
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Describe the quotas that are set (Apache Kafka 2.6 or newer).
+
+        Args:
+            entity: Of whom: of entities with these parts, ``QuotaEntity.ANY`` standing for all
+                names; None for all entities.
+            strict: Only those that have no other part.
+            timeout: Seconds, see the class.
+
+        Returns:
+            By entity the limits by name.
+
+        Raises:
+            InvalidRequest: A combination of parts that the brokers don't have.
+            ClusterAuthorizationFailed: This client may not: it needs DESCRIBE_CONFIGS on the
+                cluster.
+            NoCommonVersion: The broker is too old.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
+
+        Example::
+
+            await admin.describe_client_quotas(QuotaEntity(user=QuotaEntity.ANY), strict=True)
+        """
+        from kclient.admin.quotas import QuotaEntity
+        from kclient.admin.security_operations import describe_client_quotas
+
+        self._core.check_usable()
+        if not isinstance(entity, QuotaEntity | None):
+            raise InvalidArgument(f"entity={entity!r}: allowed are a QuotaEntity and None")
+        arguments.check_flag("strict", strict)
+        return await describe_client_quotas(self._core, entity, strict, self._time(timeout))
+
+    @overload
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[ScramAlteration],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[ScramAlteration, None]: ...
+    @overload
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[ScramAlteration],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[ScramAlteration, KafkaError | None]: ...
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[ScramAlteration],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[ScramAlteration, KafkaError | None]:
+        """Make users of SCRAM, change their passwords, delete them (Apache Kafka 2.7 or newer).
+
+        A password isn't sent, but what it is salted and hashed to, which is as good as it to who
+        reads it on the way: use a connection with TLS. Brokers accept it a moment later.
+
+        Args:
+            alterations: ``ScramUpsertion`` and ``ScramDeletion``, of each user and mechanism one.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            None for each that was done.
+
+        Raises:
+            ResourceNotFound: There is no such user to delete, or not with that mechanism.
+            UnacceptableCredential: As the broker reports.
+            ClusterAuthorizationFailed: This client may not: it needs ALTER on the cluster.
+            NoCommonVersion: The broker is too old.
+
+        Cancellation: abandons the response. Users may be altered, now or a moment later; the
+        client can be used on.
+
+        Example::
+
+            await admin.alter_user_scram_credentials([ScramUpsertion("alice", Secret("..."))])
+        """
+        from kclient.admin.security_operations import alter_scram_credentials
+        from kclient.admin.users import checked_alterations
+
+        self._core.check_usable()
+        chosen = checked_alterations(alterations)
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await alter_scram_credentials(self._core, chosen, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def describe_user_scram_credentials(
+        self,
+        users: Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[str, dict[str, int]]: ...
+    @overload
+    async def describe_user_scram_credentials(
+        self,
+        users: Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[str, dict[str, int] | KafkaError]: ...
+    async def describe_user_scram_credentials(
+        self,
+        users: Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[str, dict[str, int] | KafkaError]:
+        """Describe users of SCRAM (Apache Kafka 2.7 or newer).
+
+        Args:
+            users: Their names; None for all.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            By user the mechanisms with their iterations, such as ``{"SCRAM-SHA-512": 16384}``.
+
+        Raises:
+            ResourceNotFound: There is no such user.
+            ClusterAuthorizationFailed: This client may not: it needs DESCRIBE on the cluster.
+            NoCommonVersion: The broker is too old.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
+        """
+        from kclient.admin.security_operations import describe_scram_credentials
+        from kclient.admin.users import check_user
+
+        self._core.check_usable()
+        names = None
+        if users is not None:
+            names = [check_user(name) for name in arguments.each("users", users)]
+        arguments.check_flag("return_errors", return_errors)
+        outcomes = await describe_scram_credentials(self._core, names, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime: float | None = None,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """Create a token by which others log in as its owner, until it expires.
+
+        This client must have logged in by SASL, but not by a token, or have shown a certificate.
+        Brokers accept the token a moment later.
+
+        Args:
+            owner: A principal such as ``"User:alice"``, which takes CREATE_TOKENS on that user
+                and Apache Kafka 3.3; this client's own by default.
+            renewers: Principals that may renew it, beside its owner.
+            max_lifetime: Seconds; the brokers' ``delegation.token.max.lifetime.ms`` by default,
+                and at most.
+            timeout: Seconds, see the class.
+
+        Raises:
+            DelegationTokenAuthDisabled: The brokers have no ``delegation.token.secret.key``.
+            DelegationTokenRequestNotAllowed: This client hasn't logged in like that.
+            DelegationTokenAuthorizationFailed: It may not, for another owner.
+            InvalidPrincipalType: A principal isn't ``User:...``.
+            NoCommonVersion: For another owner, and the broker is too old.
+
+        Cancellation: abandons the response. A token may be created; the client can be used on.
+
+        Example::
+
+            token = await admin.create_delegation_token(renewers=["User:scheduler"])
+            security = token.security(ca_file="ca.pem")
+        """
+        from kclient.admin import delegation_tokens as tokens
+        from kclient.admin.security_operations import create_delegation_token
+
+        self._core.check_usable()
+        if owner is not None:
+            tokens.checked_principal("owner", owner)
+        chosen = tokens.checked_principals("renewers", renewers)
+        lifetime = tokens.checked_duration("max_lifetime", max_lifetime)
+        return await create_delegation_token(
+            self._core, owner, chosen, lifetime, self._time(timeout)
+        )
+
+    async def renew_delegation_token(
+        self, token: TokenRef, *, period: float | None = None, timeout: float | None = None
+    ) -> float:
+        """Let a token live on; its owner and its renewers may do that.
+
+        Args:
+            token: The token, or its HMAC in base64.
+            period: Seconds from now, but not beyond the token's maximum; the brokers'
+                ``delegation.token.expiry.time.ms`` by default.
+            timeout: Seconds, see the class.
+
+        Returns:
+            When it expires now, in seconds since the epoch.
+
+        Raises:
+            DelegationTokenNotFound: There is no such token.
+            DelegationTokenExpired: It is too late.
+            DelegationTokenOwnerMismatch: This client is neither owner nor renewer.
+
+        Cancellation: abandons the response. It may be renewed; the client can be used on.
+        """
+        from kclient.admin import delegation_tokens as tokens
+        from kclient.admin.security_operations import renew_delegation_token
+
+        self._core.check_usable()
+        hmac = tokens.hmac_of(token)
+        seconds = tokens.checked_duration("period", period)
+        return await renew_delegation_token(self._core, hmac, seconds, self._time(timeout))
+
+    async def expire_delegation_token(
+        self, token: TokenRef, *, after: float | None = None, timeout: float | None = None
+    ) -> float:
+        """Let a token expire: now, or sooner or later than it would.
+
+        Sessions that are open go on until the brokers want a login again.
+
+        Args:
+            token: The token, or its HMAC in base64.
+            after: Seconds from now, but not beyond the token's maximum; by default it is deleted
+                at once.
+            timeout: Seconds, see the class.
+
+        Returns:
+            When it expires, in seconds since the epoch.
+
+        Raises:
+            DelegationTokenNotFound, DelegationTokenExpired, DelegationTokenOwnerMismatch: As of
+                ``renew_delegation_token``.
+
+        Cancellation: abandons the response. It may be done; the client can be used on.
+        """
+        from kclient.admin import delegation_tokens as tokens
+        from kclient.admin.security_operations import expire_delegation_token
+
+        self._core.check_usable()
+        hmac = tokens.hmac_of(token)
+        seconds = tokens.checked_duration("after", after)
+        return await expire_delegation_token(self._core, hmac, seconds, self._time(timeout))
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """Describe the tokens that this client owns, may renew, or may see by DESCRIBE.
+
+        Args:
+            owners: Only those of these principals, such as ``"User:alice"``.
+            timeout: Seconds, see the class.
+
+        Raises:
+            DelegationTokenAuthDisabled, DelegationTokenRequestNotAllowed: As of
+                ``create_delegation_token``.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
+        """
+        from kclient.admin import delegation_tokens as tokens
+        from kclient.admin.security_operations import describe_delegation_tokens
+
+        self._core.check_usable()
+        names = None if owners is None else tokens.checked_principals("owners", owners)
+        return await describe_delegation_tokens(self._core, names, self._time(timeout))
 
     # Looking at this client
 

@@ -34,7 +34,7 @@ def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
     if isinstance(topics, NewTopic | str | bytes):
         raise InvalidArgument("topics must be an iterable of NewTopic, such as [NewTopic('a')]")
     by_name: dict[str, NewTopic] = {}
-    for topic in _each("topics", topics):
+    for topic in each("topics", topics):
         if not isinstance(topic, NewTopic):
             raise InvalidArgument(f"topics holds {topic!r}: allowed is NewTopic")
         if topic.name in by_name:
@@ -43,8 +43,10 @@ def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
     return by_name
 
 
-def _each(name: str, values: Iterable[T]) -> Iterable[T]:
-    """Check that ``values`` can be iterated over."""
+def each(name: str, values: Iterable[T]) -> Iterable[T]:
+    """Check that ``values`` can be iterated over, and is no text."""
+    if isinstance(values, str | bytes):
+        raise InvalidArgument(f"{name}={values!r}: allowed is an iterable, such as a list")
     try:
         return iter(values)
     except TypeError:
@@ -68,7 +70,7 @@ def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:
     if isinstance(topics, str | bytes):
         raise InvalidArgument(f"topics must be an iterable of names, such as [{topics!r}]")
     refs: dict[TopicRef, None] = {}
-    for ref in _each("topics", topics):
+    for ref in each("topics", topics):
         if not isinstance(ref, bytes):
             check_topic_name(ref, "topics holds a name that")
         elif len(ref) != TOPIC_ID_BYTES or not any(ref):

@@ -62,6 +62,18 @@ class FanoutRequest(Protocol[K, V_co]):
         ...
 
 
+class ControllerRequest:
+    """Base of a ``FanoutRequest`` that the controller handles."""
+
+    def node_for(self, key: Any, calls: Calls) -> tuple[int, Hashable]:
+        """The controller, all keys in one request."""
+        return calls.controller(), None
+
+    def is_final(self, error: KafkaError) -> bool:
+        """No error but those that are final anyhow."""
+        return False
+
+
 async def fan_out(
     calls: Calls,
     question: FanoutRequest[K, V],
