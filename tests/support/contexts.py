@@ -68,6 +68,7 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
     spec = {P: kclient.OffsetSpec.LATEST}
     table = pyarrow.table({"value": [b"x"]})
     prepared = kclient.PreparedTransaction("tx", 1, 0, 2)
+    acl = kclient.AclBinding("topic", "t", "User:a", "read")
     return {
         "producer.send": lambda: producer.send("t", b"x"),
         "producer.enqueue": lambda: producer.enqueue("t", b"x"),
@@ -119,6 +120,17 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
         "admin.describe_cluster": admin.describe_cluster,
         "admin.list_offsets": lambda: admin.list_offsets(spec),
         "admin.end_transaction": lambda: admin.end_transaction(prepared, commit=True),
+        "admin.create_acls": lambda: admin.create_acls([acl]),
+        "admin.describe_acls": admin.describe_acls,
+        "admin.delete_acls": lambda: admin.delete_acls([acl]),
+        "admin.alter_client_quotas": lambda: admin.alter_client_quotas({}),
+        "admin.describe_client_quotas": admin.describe_client_quotas,
+        "admin.alter_user_scram_credentials": lambda: admin.alter_user_scram_credentials([]),
+        "admin.describe_user_scram_credentials": admin.describe_user_scram_credentials,
+        "admin.create_delegation_token": admin.create_delegation_token,
+        "admin.renew_delegation_token": lambda: admin.renew_delegation_token("YWJj"),
+        "admin.expire_delegation_token": lambda: admin.expire_delegation_token("YWJj"),
+        "admin.describe_delegation_tokens": admin.describe_delegation_tokens,
         "admin.close": admin.close,
     }
 

@@ -25,6 +25,7 @@ from kclient.types import OffsetSpec, TopicPartition
 
 TOPIC = "t"
 PARTITIONS = 2
+ACL = kclient.AclBinding("topic", TOPIC, "User:a", "read")
 RECORDS = 6
 """In each partition, before anything happens."""
 
@@ -545,6 +546,59 @@ async def end_transaction(scene: AdminScene) -> None:
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
+async def ask(call: Awaitable[Any]) -> None:
+    """Make a call that a cluster without security may refuse."""
+    try:
+        await call
+    except (kclient.BrokerError, kclient.NoCommonVersion):
+        return
+
+
+async def create_acls(scene: AdminScene) -> None:
+    await ask(scene.client.create_acls([ACL]))
+
+
+async def describe_acls(scene: AdminScene) -> None:
+    await ask(scene.client.describe_acls())
+
+
+async def delete_acls(scene: AdminScene) -> None:
+    await ask(scene.client.delete_acls([ACL]))
+
+
+async def alter_client_quotas(scene: AdminScene) -> None:
+    await ask(scene.client.alter_client_quotas({kclient.QuotaEntity(user="a"): {"x": None}}))
+
+
+async def describe_client_quotas(scene: AdminScene) -> None:
+    await ask(scene.client.describe_client_quotas())
+
+
+async def alter_user_scram_credentials(scene: AdminScene) -> None:
+    upsertion = kclient.ScramUpsertion("a", "b", iterations=4_096)
+    await ask(scene.client.alter_user_scram_credentials([upsertion]))
+
+
+async def describe_user_scram_credentials(scene: AdminScene) -> None:
+    await ask(scene.client.describe_user_scram_credentials(["a"]))
+
+
+async def create_delegation_token(scene: AdminScene) -> None:
+    await ask(scene.client.create_delegation_token())
+
+
+async def renew_delegation_token(scene: AdminScene) -> None:
+    await ask(scene.client.renew_delegation_token("YWJj"))
+
+
+async def expire_delegation_token(scene: AdminScene) -> None:
+    await ask(scene.client.expire_delegation_token("YWJj"))
+
+
+async def describe_delegation_tokens(scene: AdminScene) -> None:
+    await ask(scene.client.describe_delegation_tokens())
+
+
 CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ...] = (
     (StartingProducerScene, (start, body)),
     (
@@ -600,6 +654,17 @@ CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ..
             list_offsets,
             alter_consumer_group_offsets,
             end_transaction,
+            create_acls,
+            describe_acls,
+            delete_acls,
+            alter_client_quotas,
+            describe_client_quotas,
+            alter_user_scram_credentials,
+            describe_user_scram_credentials,
+            create_delegation_token,
+            renew_delegation_token,
+            expire_delegation_token,
+            describe_delegation_tokens,
         ),
     ),
 )

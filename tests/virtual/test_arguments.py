@@ -28,6 +28,8 @@ CLIENTS: dict[str, Any] = {
 }
 HUGE = 10**400
 P = TopicPartition("t", 0)
+ACL = kclient.AclBinding("topic", "t", "User:a", "read")
+USER = kclient.QuotaEntity(user="a")
 _ODD: list[Any] = [object(), math.nan, b"t", int]
 _NO_INT: list[Any] = ["1", 1.0, True, *_ODD]
 _NO_TIME = ["5", True, -1, math.nan, -math.inf, 901, 30_000, HUGE, b"5", [], int]
@@ -48,6 +50,13 @@ _NO_ID: list[Any] = [b"", b"x" * 15, bytes(16)]
 _NO_TOTAL: list[Any] = [None, 0, -1, 2**31, HUGE, *_NO_INT]
 _NO_HEADERS: list[Any] = [5, "h", object(), [5], [("h",)], [(None, b"")], [("h", 5)], {5: b""}]
 _NO_MAPPING: list[Any] = [None, 5, "t", [], [P], *_ODD]
+_NO_LIMIT: list[Any] = ["1", True, object(), math.nan, []]
+_NO_LIFETIME: list[Any] = ["5", True, 0, -1, math.nan, math.inf, 31_536_001, HUGE, [], int]
+_NO_PRINCIPAL: list[Any] = [5, "", "alice", ":alice", "User:", [], *_ODD]
+_NO_ACLS: list[Any] = [
+    *(None, 5, "t", ACL, [5], [None], ["t"], *_ODD),
+    [kclient.AclBinding("unknown", "t", "User:a", "read")],
+]
 
 
 def of(key: Any, values: list[Any]) -> list[Any]:
@@ -69,13 +78,22 @@ def _hashable(key: Any) -> bool:
 
 
 BAD: dict[str, list[Any]] = {
+    "acl_filter": [5, "t", [], ACL, *_ODD],
+    "after": _NO_LIFETIME,
+    "alterations": [*_NO_MAPPING, *keyed([5, "a", kclient.QuotaEntity(user=USER.ANY)], {}),
+                    *of(USER, [None, 5, "x", []]),
+                    *of(USER, [{"x": bad} for bad in (-1, HUGE, math.inf, *_NO_LIMIT)]),
+                    *of(USER, [{bad: 1} for bad in (None, 5, "")])],
     "assignments": [5, "t", [], {"u": [[1]]}, {"t": 5}, {"t": [[-1]]}, {"t": [[2**31]]},
                     {"t": [["1"]]}, {"t": [[]]}, {"t": [None]}, {5: [[1]]}],
+    "bindings": _NO_ACLS,
     "columns": [5, "key", [], ["keys"], ["key", "key"], [5], [[]], *_ODD],
     "commit": _NO_FLAG,
     "concurrency": [None, 0, -1, *_NO_INT],
     "dead_letter_topic": [one for one in _NO_NAME if one is not None],
     "drain_timeout": [None, math.inf, *_NO_TIME],
+    "entity": [5, "a", [], {}, *_ODD],
+    "filters": _NO_ACLS,
     "group": [None, "", 5, b"g", [], *_ODD],
     "handler": [None, 5, "print", object(), int, lambda: None],
     "headers": _NO_HEADERS,
@@ -84,6 +102,7 @@ BAD: dict[str, list[Any]] = {
     "key": [5, "k", [], object()],
     "leave": [0, 1, "yes", [], *_ODD],
     "max_in_flight": [0, -1, *_NO_INT],
+    "max_lifetime": _NO_LIFETIME,
     "max_records": [0, -1, *_NO_INT],
     "offset": _NO_OFFSET,
     "offsets": [None, 5, "t", [], [P], {P: -1}, {P: 2**63}, {P: "1"}, {"t": 1}, {5: 1}, *_ODD],
@@ -91,31 +110,42 @@ BAD: dict[str, list[Any]] = {
     "on_lost": _NO_CALLBACK,
     "on_revoked": _NO_CALLBACK,
     "ordering": [None, 5, "keys", []],
+    "owner": _NO_PRINCIPAL,
+    "owners": [5, "User:a", *([bad] for bad in (None, *_NO_PRINCIPAL)), *_ODD],
     "partition": _NO_PARTITION,
     "partitions": _NO_PARTITIONS,
     "pattern": [5, "(", b"t", [], *_ODD],
+    "period": _NO_LIFETIME,
     "prepared": [None, 5, "tx", *_ODD],
     "producer": [5, "p", object(), kclient.Producer],
     "reason": _NO_TEXT,
+    "renewers": [None, 5, "User:a", *([bad] for bad in (None, *_NO_PRINCIPAL)), *_ODD],
     "retries": [5, "x", kclient.Retries],
     "retry_topics": [5, None, "t", ["t"], [None]],
     "return_errors": _NO_FLAG,
     "specs": [*_NO_MAPPING, *keyed(_NO_PARTITION, 0),
               *of(P, [None, -6, 2**63, HUGE, "latest", [], *_NO_INT])],
+    "strict": _NO_FLAG,
     "timeout": _NO_TIME,
     "times": [*_NO_MAPPING, *keyed(_NO_PARTITION, 0), *of(P, [None, -1, 2**63, HUGE, *_NO_INT])],
     "timestamp": _NO_STAMP,
+    "token": [None, 5, "", "no base64", "ä", [], *_ODD],
     "topic": _NO_NAME,
     "topics": [*_NO_TOPICS, *([bad] for bad in _NO_ID)],
     "totals": [*_NO_MAPPING, *keyed(_NO_NAME, 1), *of("t", _NO_TOTAL)],
     "until": [*(bad for bad in _NO_MAPPING if bad is not None), *keyed(_NO_PARTITION, 0),
               *of(P, _NO_OFFSET)],
+    "users": [5, "a", *([bad] for bad in (None, 5, "", "a\0", "\ud800")), *_ODD],
     "validate_only": _NO_FLAG,
     "value": [5, "v", [], object()],
     "what": [5, "t", [], object(), *keyed(_NO_PARTITION, 0), *of(P, _NO_OFFSET)],
 }  # fmt: skip
 """Bad values by name of the parameter."""
 SPECIAL: dict[str, list[Any]] = {
+    "Admin.alter_user_scram_credentials.alterations": [
+        None, 5, "a", ["a"], [5], [None], *_ODD,
+        [kclient.ScramUpsertion("a", "b"), kclient.ScramDeletion("a")],
+    ],
     "Admin.create_topics.topics": [None, 5, "t", NewTopic("t"), ["t"], [None], [5],
                                    [NewTopic("t"), NewTopic("t")], *_ODD],
     "Consumer.pause.partitions": _NO_PARTITION,
@@ -131,6 +161,12 @@ SPECIAL: dict[str, list[Any]] = {
 }  # fmt: skip
 """Bad values of parameters whose name means something else there."""
 GOOD: dict[str, Any] = {
+    "Admin.alter_client_quotas": {"alterations": {USER: {"producer_byte_rate": 1}}},
+    "Admin.alter_user_scram_credentials": {"alterations": [kclient.ScramDeletion("a")]},
+    "Admin.create_acls": {"bindings": [ACL]},
+    "Admin.delete_acls": {"filters": [ACL]},
+    "Admin.expire_delegation_token": {"token": "YWJj"},
+    "Admin.renew_delegation_token": {"token": "YWJj"},
     "Admin.create_topics": {"topics": [NewTopic("n")]},
     "Admin.create_partitions": {"totals": {"t": 2}},
     "Admin.delete_topics": {"topics": ["t"]},
