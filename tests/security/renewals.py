@@ -19,7 +19,7 @@ from collections import Counter
 import kclient
 from kclient import NewTopic, Secret, Security, events
 from kclient.types import Event
-from tests.security.conftest import set_scram_password
+from tests.security.conftest import set_scram_passwords
 from tests.support.broker_settings import USERS
 from tests.support.nodes import Nodes, three_nodes
 
@@ -106,6 +106,7 @@ async def run(nodes: Nodes, seconds: float) -> list[str]:
     """Run all clients; returns what is wrong."""
     watch, seen, sent = Watch(), Counter[int](), 0
     bootstrap = nodes.sasl_bootstrap
+    await set_scram_passwords(nodes.bootstrap, USERS)
     async with kclient.Admin(nodes.bootstrap) as admin:
         await admin.create_topics([NewTopic(TOPIC, partitions=PARTITIONS)])
     async with (
@@ -158,8 +159,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0)
     options = parser.parse_args()
     with three_nodes(options.version, purpose="renewals", session_lifetime=LIFETIME) as nodes:
-        for username, password in USERS.items():
-            set_scram_password(nodes.bootstrap.partition(",")[0], username, password)
         wrong = asyncio.run(run(nodes, options.seconds))
     for what in wrong:
         sys.stdout.write(f"wrong: {what}\n")

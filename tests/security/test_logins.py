@@ -14,7 +14,7 @@ import pytest
 import kclient
 from kclient import Security, TopicPartition
 from kclient.credentials import Token
-from tests.security.conftest import set_scram_password
+from tests.security.conftest import set_scram_passwords
 from tests.support import tls
 from tests.support.broker_settings import PLAIN_USERS, SESSION_LIFETIME
 from tests.support.kafka import RunningBroker
@@ -164,14 +164,14 @@ async def test_tls_where_sasl_alone_is_wanted_is_said(secured: RunningBroker) ->
 
 async def test_a_password_may_change_while_a_client_is_open(secured: RunningBroker) -> None:
     current = ["first-password"]
-    await asyncio.to_thread(set_scram_password, secured.bootstrap, "rotated", current[0])
+    await set_scram_passwords(secured.bootstrap, {"rotated": current[0]})
     found = Security.sasl_scram(
         credentials=lambda: ("rotated", current[0]), unencrypted=True, mechanism="SCRAM-SHA-256"
     )
     async with kclient.Admin(secured.sasl_bootstrap, security=found) as admin:
         await admin.describe_cluster()
         current[0] = "second-password"
-        await asyncio.to_thread(set_scram_password, secured.bootstrap, "rotated", current[0])
+        await set_scram_passwords(secured.bootstrap, {"rotated": current[0]})
         async with asyncio.timeout(30.0):
             await asyncio.sleep(1.2 * SESSION_LIFETIME)
             await admin.describe_cluster()

@@ -64,9 +64,10 @@ class Tools:
 
     def close(self) -> None:
         """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(20.0)
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(20.0)
 
     def run(self, tool: str, *arguments: str, stdin: str = "", status: int = 0) -> Said:
         """Run a tool to its end.
