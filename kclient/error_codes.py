@@ -583,7 +583,13 @@ TABLE: dict[int, ErrorInfo] = _table(
         None,
     ),
     (60, "REASSIGNMENT_IN_PROGRESS", "", "A partition reassignment is in progress.", None),
-    (61, "DELEGATION_TOKEN_AUTH_DISABLED", "", "Delegation Token feature is not enabled.", None),
+    (
+        61,
+        "DELEGATION_TOKEN_AUTH_DISABLED",
+        "",
+        "Delegation Token feature is not enabled.",
+        "set delegation.token.secret.key on the brokers",
+    ),
     (62, "DELEGATION_TOKEN_NOT_FOUND", "", "Delegation Token is not found on server.", None),
     (
         63,
@@ -600,7 +606,7 @@ TABLE: dict[int, ErrorInfo] = _table(
             "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on "
             "delegation token authenticated channels."
         ),
-        None,
+        "log in by SASL with a password, or connect with a client's certificate",
     ),
     (
         65,

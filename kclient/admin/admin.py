@@ -903,7 +903,8 @@ class Admin(AsyncOnly):
         """Create a token by which others log in as its owner, until it expires.
 
         This client must have logged in by SASL, but not by a token, or have shown a certificate.
-        Brokers accept the token a moment later.
+        Brokers accept the token a moment later. An attempt without a response is repeated, so that
+        there may be another token, which expires unused.
 
         Args:
             owner: A principal such as ``"User:alice"``, which takes CREATE_TOKENS on that user

@@ -87,6 +87,10 @@ HINTS = {
         "transaction.max.timeout.ms"
     ),
     "SECURITY_DISABLED": "set authorizer.class.name on the brokers",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "set delegation.token.secret.key on the brokers",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": (
+        "log in by SASL with a password, or connect with a client's certificate"
+    ),
     "NON_EMPTY_GROUP": "stop the group's members first",
     "TOPIC_DELETION_DISABLED": "set delete.topic.enable=true on the brokers",
     "UNSUPPORTED_COMPRESSION_TYPE": "a zstd topic needs a client that speaks Fetch version 10",
