@@ -26,25 +26,27 @@ _NAMES = {
     "kclient.consumer.handlers.retries": ("Retries", "RetryTopic"),
     "kclient.credentials": ("Token",),
     "kclient.errors": (
-        "AuthenticationFailed",
-        *("BackgroundTaskDied", "BootstrapFailed", "BrokerError", "BrokerInvalidConfig"),
-        *("BrokerUnreachable", "BufferFull", "ClientClosed", "ClientError", "CodecUnavailable"),
-        *("CommitFailed", "CommitOutcomeUnknown", "ConnectionLost", "ConsumerStalled"),
-        *("CorruptRecord", "DecompressionFailed", "DeliveryTimedOut", "DeserializationFailed"),
+        *("AuthenticationFailed", "BackgroundTaskDied", "BootstrapFailed", "BrokerError"),
+        *("BrokerInvalidConfig", "BrokerUnreachable", "BufferFull", "ClientClosed", "ClientError"),
+        *("ClusterAuthorizationFailed", "CodecUnavailable", "CommitFailed", "CommitOutcomeUnknown"),
+        *("ConnectionLost", "ConsumerStalled", "CorruptRecord", "DecompressionFailed"),
+        *("DelegationTokenAuthDisabled", "DelegationTokenAuthorizationFailed"),
+        *("DelegationTokenExpired", "DelegationTokenNotFound", "DelegationTokenOwnerMismatch"),
+        *("DelegationTokenRequestNotAllowed", "DeliveryTimedOut", "DeserializationFailed"),
         *("FencedInstanceId", "FlushFailed", "GroupAuthorizationFailed", "GroupMaxSizeReached"),
         *("HandlerFailed", "IllegalGeneration", "InconsistentGroupProtocol", "InvalidArgument"),
-        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidProducerEpoch"),
-        "InvalidProducerIdMapping",
-        *("InvalidReplicaAssignment", "InvalidReplicationFactor", "InvalidSessionTimeout"),
-        *("InvalidTopic", "InvalidTransactionTimeout", "InvalidTxnState", "KafkaError"),
-        *("LeaderNotAvailable", "LogTruncated", "MaxPollExceeded", "MetadataTimedOut"),
-        *("NoCommonVersion", "NoPosition", "OffsetError", "OffsetOutOfRange", "PolicyViolation"),
-        *("ProducerFenced", "ProtocolError", "RecordTooLarge", "RequestTimedOut"),
-        *("RowsNotDelivered", "RowsRejected", "SerializationFailed", "TopicAlreadyExists"),
+        *("InvalidConfig", "InvalidFrame", "InvalidPartitions", "InvalidPrincipalType"),
+        *("InvalidProducerEpoch", "InvalidProducerIdMapping", "InvalidReplicaAssignment"),
+        *("InvalidReplicationFactor", "InvalidRequest", "InvalidSessionTimeout", "InvalidTopic"),
+        *("InvalidTransactionTimeout", "InvalidTxnState", "KafkaError", "LeaderNotAvailable"),
+        *("LogTruncated", "MaxPollExceeded", "MetadataTimedOut", "NoCommonVersion", "NoPosition"),
+        *("OffsetError", "OffsetOutOfRange", "PolicyViolation", "ProducerFenced", "ProtocolError"),
+        *("RecordTooLarge", "RequestTimedOut", "ResourceNotFound", "RowsNotDelivered"),
+        *("RowsRejected", "SecurityDisabled", "SerializationFailed", "TopicAlreadyExists"),
         *("TopicAuthorizationFailed", "TopicDeletionDisabled", "TransactionAbortable"),
-        "TransactionAborted",
-        *("TransactionalIdAuthorizationFailed", "UnknownMemberId", "UnknownTopicId"),
-        *("UnknownTopicOrPartition", "WrongContext", "WrongTransactionState"),
+        *("TransactionAborted", "TransactionalIdAuthorizationFailed", "UnacceptableCredential"),
+        *("UnknownMemberId", "UnknownTopicId", "UnknownTopicOrPartition", "WrongContext"),
+        "WrongTransactionState",
     ),
     "kclient.group.group_member": ("GroupMember",),
     "kclient.group.member": ("JoinedMember",),
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
     from kclient.errors import BufferFull as BufferFull
     from kclient.errors import ClientClosed as ClientClosed
     from kclient.errors import ClientError as ClientError
+    from kclient.errors import ClusterAuthorizationFailed as ClusterAuthorizationFailed
     from kclient.errors import CodecUnavailable as CodecUnavailable
     from kclient.errors import CommitFailed as CommitFailed
     from kclient.errors import CommitOutcomeUnknown as CommitOutcomeUnknown
@@ -110,6 +113,14 @@ if TYPE_CHECKING:
     from kclient.errors import ConsumerStalled as ConsumerStalled
     from kclient.errors import CorruptRecord as CorruptRecord
     from kclient.errors import DecompressionFailed as DecompressionFailed
+    from kclient.errors import DelegationTokenAuthDisabled as DelegationTokenAuthDisabled
+    from kclient.errors import (
+        DelegationTokenAuthorizationFailed as DelegationTokenAuthorizationFailed,
+    )
+    from kclient.errors import DelegationTokenExpired as DelegationTokenExpired
+    from kclient.errors import DelegationTokenNotFound as DelegationTokenNotFound
+    from kclient.errors import DelegationTokenOwnerMismatch as DelegationTokenOwnerMismatch
+    from kclient.errors import DelegationTokenRequestNotAllowed as DelegationTokenRequestNotAllowed
     from kclient.errors import DeliveryTimedOut as DeliveryTimedOut
     from kclient.errors import DeserializationFailed as DeserializationFailed
     from kclient.errors import FencedInstanceId as FencedInstanceId
@@ -123,10 +134,12 @@ if TYPE_CHECKING:
     from kclient.errors import InvalidConfig as InvalidConfig
     from kclient.errors import InvalidFrame as InvalidFrame
     from kclient.errors import InvalidPartitions as InvalidPartitions
+    from kclient.errors import InvalidPrincipalType as InvalidPrincipalType
     from kclient.errors import InvalidProducerEpoch as InvalidProducerEpoch
     from kclient.errors import InvalidProducerIdMapping as InvalidProducerIdMapping
     from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
     from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
+    from kclient.errors import InvalidRequest as InvalidRequest
     from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
     from kclient.errors import InvalidTopic as InvalidTopic
     from kclient.errors import InvalidTransactionTimeout as InvalidTransactionTimeout
@@ -145,8 +158,10 @@ if TYPE_CHECKING:
     from kclient.errors import ProtocolError as ProtocolError
     from kclient.errors import RecordTooLarge as RecordTooLarge
     from kclient.errors import RequestTimedOut as RequestTimedOut
+    from kclient.errors import ResourceNotFound as ResourceNotFound
     from kclient.errors import RowsNotDelivered as RowsNotDelivered
     from kclient.errors import RowsRejected as RowsRejected
+    from kclient.errors import SecurityDisabled as SecurityDisabled
     from kclient.errors import SerializationFailed as SerializationFailed
     from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
     from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
@@ -156,6 +171,7 @@ if TYPE_CHECKING:
     from kclient.errors import (
         TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,
     )
+    from kclient.errors import UnacceptableCredential as UnacceptableCredential
     from kclient.errors import UnknownMemberId as UnknownMemberId
     from kclient.errors import UnknownTopicId as UnknownTopicId
     from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
