@@ -1,9 +1,8 @@
-"""TLS over real sockets: which peers are trusted, and which are refused before any Kafka byte."""
+"""TLS over real sockets: connections at work, and errors that name what a listener lacks."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import socket
 import ssl
 from collections.abc import Sequence
@@ -11,10 +10,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kclient.clock import SystemClock
 from kclient.errors import BrokerUnreachable
@@ -154,101 +149,6 @@ async def test_a_long_response_in_small_pieces_wakes_the_loop_seldom(
     assert len(reads) < 50  # of 125 pieces
 
 
-@pytest.mark.parametrize(
-    "names",
-    [["other.example"], ["*.kafka.example"], ["*.example.com"], ["10.0.0.1"], ["kafka"]],
-)
-async def test_a_certificate_for_another_host_is_refused(
-    bench: Bench, authority: trustme.CA, trust: Path, names: list[str]
-) -> None:
-    certificate = authority.issue_cert(*names)
-    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        error = await refusal(client)
-        assert "certificate is refused" in str(error)
-        assert "kafka.example" in str(error)
-        assert not error.retriable
-        assert broker.requests == []
-
-
-async def test_another_ip_address_is_refused(
-    bench: Bench, authority: trustme.CA, trust: Path
-) -> None:
-    certificate = authority.issue_cert("10.9.8.7")
-    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
-        client = await client_of(bench, broker, "127.0.0.1", Security.tls(ca_file=trust))
-        assert "IP address mismatch" in str(await refusal(client))
-        assert broker.requests == []
-
-
-async def test_the_common_name_is_not_a_host_name(
-    bench: Bench, authority: trustme.CA, trust: Path
-) -> None:
-    certificate = authority.issue_cert("other.example", common_name="kafka.example")
-    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        assert "certificate is refused" in str(await refusal(client))
-
-
-async def test_a_certificate_with_only_a_common_name_is_refused(
-    bench: Bench, tmp_path: Path
-) -> None:
-    path = tmp_path / "cn.pem"
-    path.write_bytes(self_signed("kafka.example"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    async with ScriptedBroker(ssl_context=context) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=path))
-        assert "certificate is refused" in str(await refusal(client))
-        assert broker.requests == []
-
-
-async def test_an_unknown_authority_is_refused_with_a_hint(bench: Bench, trust: Path) -> None:
-    certificate = trustme.CA().issue_cert("kafka.example")
-    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        error = await refusal(client)
-        assert "certificate is refused" in str(error)
-        assert error.hint is not None
-        assert "ca_file" in error.hint
-
-
-async def test_a_self_signed_certificate_is_refused(
-    bench: Bench, trust: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "self.pem"
-    path.write_bytes(self_signed("kafka.example"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    async with ScriptedBroker(ssl_context=context) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        assert "certificate is refused" in str(await refusal(client))
-
-
-@pytest.mark.parametrize("days", [(-10, -1), (1, 10)], ids=["expired", "not yet valid"])
-async def test_a_certificate_out_of_its_time_is_refused(
-    bench: Bench, authority: trustme.CA, trust: Path, days: tuple[int, int]
-) -> None:
-    now = datetime.datetime.now(datetime.UTC)
-    first, last = (now + datetime.timedelta(days=each) for each in days)
-    certificate = authority.issue_cert("kafka.example", not_before=first, not_after=last)
-    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        assert "certificate is refused" in str(await refusal(client))
-
-
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
-async def test_an_old_version_of_tls_is_refused(
-    bench: Bench, authority: trustme.CA, trust: Path
-) -> None:
-    context = server_context(authority.issue_cert("kafka.example"))
-    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with ScriptedBroker(ssl_context=context) as broker:
-        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
-        await refusal(client)
-        assert broker.requests == []
-
-
 async def test_a_client_certificate_authenticates_the_client(
     bench: Bench, authority: trustme.CA, trust: Path, tmp_path: Path
 ) -> None:
@@ -309,26 +209,3 @@ async def test_closing_waits_for_no_goodbye(
         started = clock.now()
         await client.close(0.1)
         assert clock.now() - started < 1.5
-
-
-def self_signed(common_name: str) -> bytes:
-    """Key and certificate in PEM, with a common name and no alternative name."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ) + certificate.public_bytes(serialization.Encoding.PEM)
