@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from types import TracebackType
@@ -175,3 +176,63 @@ def _beyond_handshake(data: bytes | bytearray) -> bytes:
     while at < len(data) and data[at] in (_ALERT, _HANDSHAKE):
         at += _RECORD_HEADER + int.from_bytes(data[at + 3 : at + 5], "big")
     return bytes(data[at:])
+
+
+class Tap:
+    """Passes bytes on to a broker, and keeps those of clients. For clients it speaks no TLS.
+
+    Args:
+        upstream: The broker's address.
+        tls: For TLS to the broker: TLS is stripped.
+    """
+
+    def __init__(self, upstream: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+        self.port = 0
+        self._received: list[bytearray] = []
+        self._upstream = upstream
+        self._tls = tls
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1")
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def received(self) -> bytes:
+        """All that clients sent."""
+        return b"".join(self._received)
+
+    @property
+    def beyond_handshake(self) -> bytes:
+        """What they sent beside TLS's handshake and alerts."""
+        return b"".join(map(_beyond_handshake, self._received))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        received = bytearray()
+        self._received.append(received)
+        other_reader, other_writer = await asyncio.open_connection(*self._upstream, ssl=self._tls)
+        # A stream's own callback would report a handler that was cancelled, or failed.
+        with contextlib.suppress(asyncio.CancelledError, ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass_on(reader, other_writer, received))
+                group.create_task(self._pass_on(other_reader, writer, bytearray()))
+        writer.transport.abort()
+        other_writer.transport.abort()
+
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray
+    ) -> None:
+        while data := await reader.read(2**16):
+            kept += data
+            writer.write(data)
+        writer.close()

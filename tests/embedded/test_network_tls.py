@@ -1,4 +1,4 @@
-"""TLS over real sockets: connections at work, and errors that name what a listener lacks."""
+"""TLS over real sockets: connections at work, and errors that name what is wrong."""
 
 from __future__ import annotations
 
