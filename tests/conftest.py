@@ -27,7 +27,7 @@ VIRTUAL = Path(__file__).parent / "virtual"
 HANG = 4 * 3600.0
 """Virtual seconds that an async test may take: one that hangs fails after seconds of real time."""
 
-pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
+pytest_plugins = ["tests.support.canaries", "tests.support.leaks", "tests.support.skip_policy"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

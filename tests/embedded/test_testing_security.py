@@ -15,7 +15,7 @@ import kclient
 from kclient import InvalidArgument, Security, TopicPartition
 from kclient.testing import Cluster, ClusterSecurity, ErrorCode, run_virtually
 
-USERS = {"alice": "alice-password", "zoe, =": "größe; =,"}
+USERS = {"alice": "canary-2ea4", "zoe, =": "größe; =,"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 CANARY = "canary-3b7f"
 
