@@ -231,12 +231,10 @@ TABLE: dict[str, Counterpart] = {
     "ssl_cafile": Counterpart("security", "Security.tls(ca_file=...)"),
     "ssl_certfile": Counterpart("security", "Security.tls(certificate_file=...)"),
     "ssl_certificate_location": Counterpart("security", "Security.tls(certificate_file=...)"),
-    "ssl_check_hostname": Counterpart(
-        "security", "host names are always verified by Security.tls()"
-    ),
+    "ssl_check_hostname": Counterpart("security", "host names are verified by Security.tls()"),
     "ssl_context": Counterpart("security", "Security.tls(ssl_context=...)"),
     "ssl_endpoint_identification_algorithm": Counterpart(
-        "security", "host names are always verified by Security.tls()"
+        "security", "host names are verified by Security.tls()"
     ),
     "ssl_key_location": Counterpart("security", "Security.tls(key_file=...)"),
     "ssl_key_password": Counterpart("security", "Security.tls(key_password=...)"),

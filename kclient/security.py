@@ -65,6 +65,7 @@ class Security(Frozen):
         key: str | Secret | None = None,
         key_password: str | Secret | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        insecure_skip_hostname: bool = False,
         insecure_skip_verification: bool = False,
     ) -> Security:
         """TLS with the broker's certificate and host name verified: Kafka's SSL listeners.
@@ -84,6 +85,8 @@ class Security(Frozen):
             key: The same as PEM text.
             key_password: Password of that key, or of the PKCS#12 file.
             ssl_context: A context made by the caller, used as it is, instead of all the others.
+            insecure_skip_hostname: Take a certificate of the authorities for whatever host it is:
+                whoever has one of theirs can be any broker.
             insecure_skip_verification: Trust whoever answers. For tests: anyone on the way can read
                 and change everything.
 
@@ -102,6 +105,7 @@ class Security(Frozen):
             "key_file": os.fspath(key_file) if key_file else None,
             "key": _secret(key),
             "key_password": _secret(key_password),
+            "insecure_skip_hostname": insecure_skip_hostname,
             "insecure_skip_verification": insecure_skip_verification,
         }
         if ssl_context is not None:

@@ -21,6 +21,7 @@ from kclient.tls import TlsContext
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OPT_IN = "kclient_allow_unencrypted_passwords"
+_OPT_OUT = "kclient_allow_unverified_hostnames"
 _MECHANISMS = ("PLAIN", *SCRAM, "GSSAPI")
 _OF_JAVA = {
     *("ssl_keymanager_algorithm", "ssl_keystore_type", "ssl_protocol", "ssl_provider"),
@@ -40,7 +41,7 @@ _ONE_OF: dict[str, tuple[str, ...]] = {
 """Arguments of ``Security.tls``, and the properties that give them."""
 _CHECKED = {
     *("security_protocol", "enable_ssl_certificate_verification", "ssl_enabled_protocols"),
-    *("ssl_endpoint_identification_algorithm", _OPT_IN),
+    *("ssl_endpoint_identification_algorithm", _OPT_IN, _OPT_OUT),
     *(name for names in _ONE_OF.values() for name in names),
 }
 _OF_SASL = {
@@ -83,7 +84,6 @@ def security_from(given: Mapping[str, str], unused: dict[str, str]) -> Security 
     protocol = values.get("security_protocol", "").upper()
     if protocol not in ("", *_PROTOCOLS):
         _refuse("security.protocol", protocol, f"allowed are {', '.join(_PROTOCOLS)}")
-    _check_verification(values)
     others = [name for name in given if normalised(name) != "security_protocol"]
     if not protocol:
         if any(values[normalised(name)] for name in others):
@@ -113,14 +113,8 @@ def _refuse(name: str, value: str, why: str) -> NoReturn:
     raise InvalidConfig(f"{name}={value} can't be used: {why}")
 
 
-def _check_verification(values: Mapping[str, str]) -> None:
-    how = values.get("ssl_endpoint_identification_algorithm", "https")
-    if how.lower() != "https":
-        _refuse(
-            "ssl.endpoint.identification.algorithm",
-            repr(how),
-            "host names are always verified; allowed is https",
-        )
+def _check_verification(values: Mapping[str, str]) -> bool:
+    """Whether host names are not to be verified, which takes an opt-in; certificates always are."""
     verify = values.get("enable_ssl_certificate_verification", "true")
     if verify.lower() != "true":
         _refuse(
@@ -128,6 +122,17 @@ def _check_verification(values: Mapping[str, str]) -> None:
             repr(verify),
             "certificates are always verified; allowed is true",
         )
+    how = values.get("ssl_endpoint_identification_algorithm", "https")
+    if how.lower() == "https":
+        return False
+    if how.lower() in ("", "none") and values.get(_OPT_OUT, "").lower() == "true":
+        return True
+    raise InvalidConfig(
+        f"ssl.endpoint.identification.algorithm={how!r} can't be used: host names are verified; "
+        "allowed is https",
+        hint="give brokers certificates with their names; until then allow it: "
+        "kclient.allow.unverified.hostnames=true",
+    )
 
 
 def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, str]) -> Security:
@@ -140,7 +145,7 @@ def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, 
                 f"{name} can't be honoured",
                 hint="leave out all ssl.*, and give security=Security.tls(ssl_context=...)",
             )
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"insecure_skip_hostname": _check_verification(values)}
     for argument, keys in _ONE_OF.items():
         for key in keys:
             if values.get(key) and not (key == "ssl_ca_location" and values[key] == "probe"):

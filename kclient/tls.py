@@ -46,6 +46,7 @@ class TlsOptions(TypedDict, total=False):
     key: str | Secret | None
     key_password: str | Secret | None
     ssl_context: ssl.SSLContext | None
+    insecure_skip_hostname: bool
     insecure_skip_verification: bool
 
 
@@ -61,6 +62,7 @@ class TlsSettings(Frozen):
     key_file: str | None = None
     key: Secret | None = None
     key_password: Secret | None = None
+    insecure_skip_hostname: bool = False
     insecure_skip_verification: bool = False
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     maximum_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
@@ -106,6 +108,11 @@ class TlsContext:
             logger.warning(
                 "insecure_skip_verification is set: whoever answers is taken for the broker"
             )
+        elif settings.insecure_skip_hostname:
+            logger.warning(
+                "insecure_skip_hostname is set: whoever has a certificate of the authorities, for "
+                "any host, is taken for the broker"
+            )
 
     def current(self) -> ssl.SSLContext:
         """The context for the next connection; the last one while new files can't be used."""
@@ -140,8 +147,9 @@ def _made(settings: TlsSettings) -> ssl.SSLContext:
         context.hostname_checks_common_name = False
         context.minimum_version = settings.minimum_version
         context.maximum_version = settings.maximum_version
-        if settings.insecure_skip_verification:
+        if settings.insecure_skip_hostname or settings.insecure_skip_verification:
             context.check_hostname = False
+        if settings.insecure_skip_verification:
             context.verify_mode = ssl.CERT_NONE
         _load_own_certificate(context, settings)
     except InvalidConfig:

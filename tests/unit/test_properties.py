@@ -218,10 +218,13 @@ def test_a_duration_without_limit_is_one_here() -> None:
         ({"ssl.ca.location": "ca.pem"}, "security.protocol is missing beside ssl.ca.location"),
         (
             {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
-            "host names are always verified",
+            "host names are verified",
         ),
-        ({"ssl.endpoint.identification.algorithm": "none"}, "host names are always verified"),
-        ({"enable.ssl.certificate.verification": "false"}, "certificates are always verified"),
+        (
+            {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"},
+            "certificates are always verified",
+        ),
+        ({"enable.ssl.certificate.verification": "false"}, "security.protocol is missing"),
         (
             {"security.protocol": "SSL", "ssl.crl.location": "a"},
             "ssl.crl.location can't be honoured",

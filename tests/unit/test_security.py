@@ -152,6 +152,19 @@ class TestFiles:
         assert context.verify_mode is ssl.CERT_NONE
         assert "whoever answers is taken for the broker" in caplog.text
 
+    def test_a_host_name_is_skipped_by_a_loud_name_and_the_chain_is_not(
+        self, tls: Identity, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        given: dict[str, Any] = {"ca_file": tls.authority, "insecure_skip_hostname": True}
+        own = {"certificate_file": tls.chain, "key_file": tls.key}
+        assert handshake(made(**given, **own), tls, "other.example") == "CN=client"
+        with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+            handshake(made(ca_file=tls.authority, **own), tls, "other.example")
+        other = made(ca=trustme.CA().cert_pem.bytes().decode(), insecure_skip_hostname=True)
+        with pytest.raises(ssl.SSLCertVerificationError, match="in certificate chain"):
+            handshake(other, tls, "other.example")
+        assert "for any host, is taken for the broker" in caplog.text
+
     @pytest.mark.parametrize(
         ("given", "words"),
         [
@@ -283,10 +296,16 @@ def trusted(security: Security) -> int:
     return len(context.get_ca_certs())
 
 
-def handshake(context: ssl.SSLContext, tls: Identity) -> str:
+def made(**given: Any) -> ssl.SSLContext:
+    context = Security.tls(**given).ssl_context
+    assert context is not None
+    return context
+
+
+def handshake(context: ssl.SSLContext, tls: Identity, host: str = "localhost") -> str:
     """Whom the server takes the client for."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(to_client, to_server, server_hostname="localhost")
+    client = context.wrap_bio(to_client, to_server, server_hostname=host)
     server = tls.server.wrap_bio(to_server, to_client, server_side=True)
     for _ in range(4):
         for side in (client, server):
