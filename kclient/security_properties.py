@@ -8,6 +8,7 @@ has a value that may be a secret.
 from __future__ import annotations
 
 import dataclasses
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -48,6 +49,7 @@ _OF_SASL = {
     *("sasl_mechanism", "sasl_mechanisms", "sasl_jaas_config", "sasl_username", "sasl_password"),
 }
 _OF_OTHER_MECHANISMS = ("sasl_kerberos_", "sasl_oauthbearer_", "sasl_login_", "enable_sasl_")
+_PEM = re.compile(r"(-----BEGIN [^-]+-----)\s+([a-zA-Z0-9+/=\s]+)(-----END [^-]+-----)")
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
@@ -149,7 +151,7 @@ def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, 
     for argument, keys in _ONE_OF.items():
         for key in keys:
             if values.get(key) and not (key == "ssl_ca_location" and values[key] == "probe"):
-                found.setdefault(argument, values[key])
+                found.setdefault(argument, _PEM.sub(_in_lines, values[key]))
     # Passwords of stores that aren't there.
     if not {"certificate", "certificate_file"} & set(found):
         found.pop("key_password", None)
@@ -161,6 +163,12 @@ def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, 
         raise InvalidConfig(
             f"ssl.* can't be used: {error.message}", hint=error.hint
         ) from error.__cause__
+
+
+def _in_lines(pem: re.Match[str]) -> str:
+    """PEM as OpenSSL reads it: Java's clients take it in one line, too, as files continue lines."""
+    body = re.findall(".{1,64}", "".join(pem[2].split()))
+    return "\n".join((pem[1], *body, pem[3], ""))
 
 
 def _sasl(
