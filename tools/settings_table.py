@@ -45,8 +45,8 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   `sasl.kerberos.principal` and `sasl.kerberos.keytab`, and `sasl.kerberos.service.name`. `PLAIN`
   without TLS would show the password to anyone on the way: that takes
   `kclient.allow.unencrypted.passwords=true`. An empty `ssl.endpoint.identification.algorithm` would
-  take any host of the authorities for a broker: that takes `kclient.allow.unverified.hostnames=true`.
-  JKS stores, `enable.ssl.certificate.verification=false`, other mechanisms, and other `ssl.*` and
+  take any host of the authorities for a broker: that takes
+  `kclient.allow.unverified.hostnames=true`. JKS stores, `enable.ssl.certificate.verification=false`, other mechanisms, and other `ssl.*` and
   `sasl.*` that can't be honoured raise `InvalidConfig`.
 - A file may serve several clients: each takes its own settings. `buffer.memory` and
   `queue.buffering.max.kbytes` are the producer's `buffer_memory`, `queued.max.messages.kbytes` is
