@@ -46,8 +46,9 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   without TLS would show the password to anyone on the way: that takes
   `kclient.allow.unencrypted.passwords=true`. An empty `ssl.endpoint.identification.algorithm` would
   take any host of the authorities for a broker: that takes
-  `kclient.allow.unverified.hostnames=true`. JKS stores, `enable.ssl.certificate.verification=false`, other mechanisms, and other `ssl.*` and
-  `sasl.*` that can't be honoured raise `InvalidConfig`.
+  `kclient.allow.unverified.hostnames=true`. JKS stores, other mechanisms,
+  `enable.ssl.certificate.verification=false`, and other `ssl.*` and `sasl.*` that can't be honoured
+  raise `InvalidConfig`.
 - A file may serve several clients: each takes its own settings. `buffer.memory` and
   `queue.buffering.max.kbytes` are the producer's `buffer_memory`, `queued.max.messages.kbytes` is
   the consumer's. Two names of one setting with different values are an error; where librdkafka has
