@@ -60,7 +60,7 @@ SANS_IO = tuple(
         "admin": "acls.py arguments.py delegation_tokens.py descriptions.py quotas.py topics.py "
         "users.py",
         "doctor": "causes.py certificate.py findings.py releases.py",
-        "testing": "broker_configs.py compaction.py config_defs.py "
+        "testing": "authorizer.py broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "
         "events.py follower_fetch.py groups/classic_group.py "
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "

@@ -53,6 +53,9 @@ VERSIONS: dict[int, tuple[int, int]] = {
     26: (0, 5),  # EndTxn
     27: (1, 2),  # WriteTxnMarkers
     28: (0, 5),  # TxnOffsetCommit
+    29: (1, 3),  # DescribeAcls
+    30: (1, 3),  # CreateAcls
+    31: (1, 3),  # DeleteAcls
     32: (1, 4),  # DescribeConfigs
     33: (0, 2),  # AlterConfigs
     35: (1, 5),  # DescribeLogDirs

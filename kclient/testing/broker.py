@@ -49,6 +49,7 @@ class Broker:
         peers: For its requests to other brokers.
         verifier: Asks coordinators about transactions that are written to its logs.
         versions: Lowest and highest version that it serves, by API key.
+        authorizer: Of clients' requests; None where all may do everything.
         image: The cluster metadata that it knows.
         metadata_image: The image that its Metadata responses are made from.
     """
@@ -73,6 +74,7 @@ class Broker:
         self.versions = dict(VERSIONS)
         self.faults = shared.faults
         self.requests = shared.requests
+        self.authorizer = shared.security.authorizer if shared.security is not None else None
         self.control_plane = shared.control_plane
         self.image: MetadataImage = shared.control_plane.image
         self.metadata_image = self.image

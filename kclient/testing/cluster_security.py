@@ -13,6 +13,7 @@ from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.secret import Secret
 from kclient.security import Security
 from kclient.testing.arguments import seconds_of
+from kclient.testing.authorizer import Authorizer
 from kclient.testing.sasl import ITERATIONS, ScramCredential, scram_credential
 from kclient.testing.server_certificate import ServerCertificate
 
@@ -29,6 +30,9 @@ class ClusterSecurity:
         tls: Listeners speak TLS, by a certificate for loopback that is made for this value; that
             needs ``kclient[tls]``.
         session_lifetime: Seconds after which clients must authenticate again (KIP-368).
+        super_users: Names of users who may do everything. With them, even with none, the cluster
+            has an authorizer: all other users may do what ACLs allow. ``"ANONYMOUS"`` is whoever
+            doesn't log in.
 
     Raises:
         InvalidArgument: An argument is invalid; the text names it.
@@ -48,6 +52,7 @@ class ClusterSecurity:
         mechanisms: Sequence[str] = ("PLAIN", *SCRAM),
         tls: bool = False,
         session_lifetime: float | None = None,
+        super_users: Sequence[str] | None = None,
     ) -> None:
         unknown = sorted(set(mechanisms) - set(MECHANISMS))
         if isinstance(mechanisms, str) or unknown:
@@ -62,6 +67,7 @@ class ClusterSecurity:
             }
         except InvalidConfig as error:
             raise InvalidArgument(f"users: {error.message}") from None
+        self.authorizer = None if super_users is None else Authorizer(_names(super_users))
         self.mechanisms = tuple(mechanisms)
         self.session_lifetime = math.inf if session_lifetime is None else session_lifetime
         self._certificate = ServerCertificate() if tls else None
@@ -143,3 +149,13 @@ class ClusterSecurity:
             salted = hashlib.pbkdf2_hmac(SCRAM[mechanism], password.encode(), salt, ITERATIONS)
             self._credentials[key] = scram_credential(mechanism, salted, salt, ITERATIONS)
         return self._credentials[key]
+
+
+def _names(super_users: Sequence[str]) -> Sequence[str]:
+    if isinstance(super_users, str) or any(
+        not isinstance(one, str) or not one or one.startswith("User:") for one in super_users
+    ):
+        raise InvalidArgument(
+            f"super_users={super_users!r}: allowed are names, without 'User:', in a sequence"
+        )
+    return super_users

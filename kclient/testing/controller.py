@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.authorizer import Acl
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import (
     NO_LEADER,
@@ -230,6 +231,12 @@ class Controller:
 
     def _new_id(self) -> bytes:
         return bytes([self._rng.randrange(1, 0xF8)]) + self._rng.randbytes(15)
+
+    # ACLs
+
+    def set_acls(self, acls: Iterable[Acl]) -> None:
+        """Replace the ACLs, which were checked; equal ones become one."""
+        self._commit(replace(self.image, acls=tuple(dict.fromkeys(acls))))
 
     # Partitions
 

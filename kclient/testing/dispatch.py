@@ -17,6 +17,7 @@ from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.testing import api_versions
 from kclient.testing.handlers import (
+    acls,
     configs,
     fetch,
     group_admin,
@@ -32,6 +33,7 @@ from kclient.testing.handlers import (
     transaction_writes,
     transactions,
 )
+from kclient.testing.listeners import INNER
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import ServedRequest
 from kclient.testing.responses import PendingResult, encode_frame
@@ -72,6 +74,9 @@ HANDLERS: dict[int, Handle] = {
     26: transactions.end_transaction,
     27: transaction_writes.write_markers,
     28: transaction_writes.commit_offsets,
+    29: acls.describe,
+    30: acls.create,
+    31: acls.delete,
     32: configs.describe_configs,
     33: configs.alter_configs_of,
     35: logs.describe_log_dirs,
@@ -151,7 +156,15 @@ def open_call(
     )
     broker.requests.add(entry)
     return RequestContext(
-        broker, key, version, correlation_id, header.client_id, request, entry, session
+        broker,
+        key,
+        version,
+        correlation_id,
+        header.client_id,
+        request,
+        entry,
+        session,
+        broker.authorizer if connection != INNER else None,
     )
 
 

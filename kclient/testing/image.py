@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.authorizer import Acl
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
@@ -103,6 +104,7 @@ class MetadataImage:
         brokers: By node id, including those that are down.
         topics: By name.
         names: Names of topics by their ids.
+        acls: In the order of their creation, each of them once.
     """
 
     cluster_id: str
@@ -114,6 +116,7 @@ class MetadataImage:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
+    acls: tuple[Acl, ...] = ()
 
     @property
     def alive_brokers(self) -> list[BrokerRegistration]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import (
+    ALL_BITS,
+    ANONYMOUS,
+    AUTHORIZATION_FAILED,
+    CLUSTER_NAME,
+    OPERATIONS,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+)
 from kclient.testing.fault import Fault, Stage
 from kclient.testing.listeners import INNER
 from kclient.testing.request_info import named_entries
@@ -35,6 +45,7 @@ class RequestContext:
         request: The decoded message.
         served: Its entry in the log of requests.
         session: The authentication of its connection; None where none is needed.
+        authorizer: Decides what the client may do; None where it may do everything.
         used_faults: Faults that already acted on this request.
     """
 
@@ -46,6 +57,7 @@ class RequestContext:
     request: Any
     served: ServedRequest
     session: SaslSession | None = None
+    authorizer: Authorizer | None = None
     used_faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -75,17 +87,85 @@ class RequestContext:
         topic = self.image.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicImage:
-        """The topic of a request's entry.
+    # Authorization
+
+    @property
+    def principal(self) -> str:
+        """The client, as ACLs name it."""
+        user = None if self.session is None else self.session.user
+        return f"User:{ANONYMOUS if user is None else user}"
+
+    def allows(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do an operation on a resource."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.allows(
+            self.image.acls, self.principal, operation, kind, name
+        )
+
+    def denial(
+        self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME
+    ) -> ErrorCode | None:
+        """The error code of an operation that the client may not do; None if it may."""
+        return None if self.allows(operation, kind, name) else AUTHORIZATION_FAILED[kind]
+
+    def check_allowed(
+        self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME
+    ) -> None:
+        """Raise ApiError with that code if the client may not do an operation."""
+        denied = self.denial(operation, kind, name)
+        if denied is not None:
+            raise ApiError(denied)
+
+    def allowed(
+        self, operation: AclOperation, kind: ResourceType, names: Iterable[str]
+    ) -> Iterable[str]:
+        """The names of resources on which the client may do an operation."""
+        if self.authorizer is None:
+            return names
+        return [one for one in names if self.allows(operation, kind, one)]
+
+    def operations_on(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations that the client may do on a resource, as bits."""
+        if self.authorizer is None:
+            return ALL_BITS[kind]
+        return sum(1 << one for one in OPERATIONS[kind] if self.allows(one, kind, name))
+
+    def allows_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether there may be a resource on which the client may do an operation."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.allows_on_any(
+            self.image.acls, self.principal, operation, kind
+        )
+
+    def check_topic(self, operation: AclOperation, name: str) -> None:
+        """Raise ApiError: TOPIC_AUTHORIZATION_FAILED, if the client may not do an operation.
+
+        CLUSTER_ACTION, which brokers need for any topic, is one on the cluster.
+        """
+        of_cluster = operation is AclOperation.CLUSTER_ACTION
+        kind = ResourceType.CLUSTER if of_cluster else ResourceType.TOPIC
+        if not self.allows(operation, kind, CLUSTER_NAME if of_cluster else name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    # Topics and partitions
+
+    def topic(
+        self, operation: AclOperation, name: str | None, topic_id: bytes, by_id: bool
+    ) -> TopicImage:
+        """The topic of a request's entry, for an operation on it.
 
         Raises:
-            ApiError: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION.
+            ApiError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_OR_PARTITION.
         """
         if by_id:
             found = self.image.topic_by_id(topic_id)
             if found is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if self.authorizer is not None:
+                self.check_topic(operation, found.name)
         else:
+            if self.authorizer is not None:
+                self.check_topic(operation, name or "")
             found = self.image.topics.get(name or "")
             if found is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -132,8 +212,13 @@ class RequestContext:
             return fault.code
         return None
 
-    def refusal_of(self, topic: str, index: int) -> ErrorCode | None:
-        """The code of an entry that can't be executed: of a fault, or of a missing partition."""
+    def refusal_of(self, operation: AclOperation, topic: str, index: int) -> ErrorCode | None:
+        """The code of an entry that isn't allowed, or for a fault or a missing partition."""
+        if self.authorizer is not None:
+            try:
+                self.check_topic(operation, topic)
+            except ApiError as refused:
+                return refused.code
         code = self.error_for(topic, index)
         if code is None and self.image.partition(topic, index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -56,7 +56,7 @@ from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from kclient.testing.api_versions import VERSIONS
-from tests.unit.testing import group_calls, transaction_calls
+from tests.unit.testing import acl_calls, group_calls, transaction_calls
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
@@ -81,6 +81,8 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         return group_calls.sample(api_key, version, topic_id)
     if api_key in transaction_calls.NEWEST:
         return transaction_calls.sample(api_key, version)
+    if api_key in acl_calls.NEWEST:
+        return acl_calls.sample(api_key)
     topic = topic_id if version >= 13 else "t"
     requests: dict[int, Request] = {
         0: produce(topic, batch_bytes()),

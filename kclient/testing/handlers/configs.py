@@ -29,6 +29,7 @@ from kclient.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.config_descriptions import (
     BrokerLayers,
     Described,
@@ -139,6 +140,21 @@ def _names(call: RequestContext, resource: Resource) -> list[str]:
     return [name for kind, name in call.image.config.stored if kind == resource]
 
 
+_KINDS = {Resource.TOPIC: ResourceType.TOPIC, Resource.GROUP: ResourceType.GROUP}
+"""Resources with ACLs of their own; the others are the cluster's."""
+
+
+def _check_allowed(
+    call: RequestContext, operation: AclOperation, resource: Resource, name: str
+) -> None:
+    """Raise ApiError: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+    kind = _KINDS.get(resource)
+    if kind is None:
+        call.check_allowed(operation, ResourceType.CLUSTER)
+    else:
+        call.check_allowed(operation, kind, name)
+
+
 # Of topics, brokers, their loggers, groups and client metrics
 
 
@@ -178,6 +194,7 @@ def _rows(call: RequestContext, resource: DescribeConfigsResource) -> list[Descr
     kind, name = resource.resource_type, resource.resource_name
     if kind not in tuple(Resource):
         raise bad_request(f"Resources of type {kind} can't be described.")
+    _check_allowed(call, AclOperation.DESCRIBE_CONFIGS, Resource(kind), name)
     given = _given(call, Resource(kind), name)
     if kind == Resource.TOPIC:
         check_name(name)
@@ -276,6 +293,7 @@ def _replace(
     resource = _known_resource(wanted.resource_type)
     if resource == Resource.BROKER_LOGGER:
         raise _unknown_type(wanted.resource_type)
+    _check_allowed(call, AclOperation.ALTER_CONFIGS, resource, name)
     new = {one.name: one.value or "" for one in wanted.configs}
     if resource == Resource.BROKER:
         if name:
@@ -292,6 +310,7 @@ def _change(
     changes = [Change(one.name, one.config_operation, one.value) for one in wanted.configs]
     check_changes(changes)
     resource = _known_resource(wanted.resource_type)
+    _check_allowed(call, AclOperation.ALTER_CONFIGS, resource, name)
     current = _given(call, resource, name)
     if resource == Resource.BROKER_LOGGER:
         check_node(name, call.node_id)
@@ -355,7 +374,7 @@ def list_config_resources(
     call: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the requested kinds; of client metrics only before v1."""
-    code = call.error_for()
+    code = call.error_for() or call.denial(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     if code is not None:
         return ListConfigResourcesResponse(error_code=code)
     wanted = request.resource_types if call.version >= _FIRST_WITH_TYPES else []

@@ -23,6 +23,7 @@ from kclient.protocol.messages.fetch import (
     PartitionData,
 )
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import AclOperation
 from kclient.testing.delayed_operations import DelayedFetch
 from kclient.testing.fetch_sessions import (
     FetchContext,
@@ -41,7 +42,11 @@ _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 16
 _READ_COMMITTED = 1
-_NEVER_READ = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NEVER_READ = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 """For these Kafka sends an empty list of aborted transactions, for others null."""
 
 
@@ -225,15 +230,20 @@ def _read_all(
 
 def _topic(call: RequestContext, wanted: RequestedPartition) -> TopicImage:
     known_by = wanted.key.topic
+    right = AclOperation.READ
+    if call.authorizer is not None and replica_of(call.request) >= 0:
+        right = AclOperation.CLUSTER_ACTION
     if not isinstance(known_by, bytes):
-        return call.topic(known_by, ZERO_UUID, False)
+        return call.topic(right, known_by, ZERO_UUID, False)
     found = call.image.topic_by_id(known_by)
     if found is not None:
         wanted.name = found.name
+        if call.authorizer is not None:
+            call.check_topic(right, found.name)
         return found
     if wanted.name is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-    call.topic(wanted.name, ZERO_UUID, False)
+    call.topic(right, wanted.name, ZERO_UUID, False)
     raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)  # the topic was recreated
 
 

@@ -27,6 +27,7 @@ from kclient.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.groups.shard import Shard
 from kclient.testing.request_context import RequestContext
@@ -37,8 +38,6 @@ _TYPE = "classic"
 _FIRST_WITH_STATES = 4
 _FIRST_WITH_TYPES = 5
 _FIRST_WITH_NOT_FOUND = 6
-_ALL_OPERATIONS = 3400
-"""Operations on a group, as bits: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
 
 
 # The groups that this broker coordinates
@@ -57,6 +56,10 @@ def list_groups(call: RequestContext, request: ListGroupsRequest) -> ListGroupsR
         found = call.broker.groups.known()
     except ApiError as refused:
         return ListGroupsResponse(error_code=refused.code)
+    if not call.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        by_id = {group.group_id: group for group in found}
+        shown = call.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, by_id)
+        found = [by_id[group_id] for group_id in shown]
     late = call.error_for(after=True)
     return ListGroupsResponse(
         error_code=ErrorCode.NONE if late is None else late,
@@ -86,7 +89,7 @@ def describe_groups(call: RequestContext, request: DescribeGroupsRequest) -> Des
     for group_id in request.groups:
         described = _describe(call, group_id)
         if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = _ALL_OPERATIONS
+            described.authorized_operations = call.operations_on(ResourceType.GROUP, group_id)
         response.groups.append(described)
     return response
 
@@ -94,6 +97,7 @@ def describe_groups(call: RequestContext, request: DescribeGroupsRequest) -> Des
 def _describe(call: RequestContext, group_id: str) -> DescribedGroup:
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         group = call.broker.groups.shard(group_id).groups.get(group_id)
     except ApiError as refused:
         return DescribedGroup(refused.code, group_id=group_id)
@@ -157,6 +161,7 @@ def _delete_group(
 
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.DELETE, ResourceType.GROUP, result.group_id)
         groups.operate(
             result.group_id,
             lambda shard, moment: shard.delete_group(result.group_id, reply, moment),
@@ -173,6 +178,9 @@ def delete_offsets(
     call: RequestContext, request: OffsetDeleteRequest
 ) -> PendingResult[OffsetDeleteResponse] | OffsetDeleteResponse:
     """Delete each offset; an error of the whole group is returned alone."""
+    denied = call.denial(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
+    if denied is not None:
+        return _refuse_deletion(denied)
     if not request.group_id:
         return _refuse_deletion(ErrorCode.INVALID_GROUP_ID)
     return whole(call, lambda: _delete_offsets(call, request), _refuse_deletion)
@@ -190,11 +198,11 @@ def _delete_offsets(
     for topic in request.topics:
         for part in topic.partitions:
             index = part.partition_index
-            code = call.error_for(topic.name, index)
-            if code is None and call.image.partition(topic.name, index) is not None:
+            code = call.refusal_of(AclOperation.READ, topic.name, index)
+            if code is None:
                 wanted.append((topic.name, index))
             else:
-                _row(rows, topic.name, index, code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                _row(rows, topic.name, index, code)
 
     def delete(shard: Shard, moment: Moment, reply: Callable[[OffsetDeleteResponse], None]) -> None:
         def deleted(codes: list[ErrorCode]) -> None:

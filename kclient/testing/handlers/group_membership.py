@@ -31,6 +31,7 @@ from kclient.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.groups.classic_group import JoinReply, SyncReply, join_refusal
 from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.shard import Shard
@@ -72,8 +73,10 @@ def _find(call: RequestContext, key_type: int, key: str) -> Coordinator:
     try:
         call.check_fault()
         if key_type == _GROUP:
+            call.check_allowed(AclOperation.DESCRIBE, ResourceType.GROUP, key)
             node = call.broker.groups.find(key)
         elif key_type == _TRANSACTION:
+            call.check_allowed(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
             node = call.broker.transactions.find(key)
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST)
@@ -115,8 +118,15 @@ def join_group(
     return whole(call, lambda: groups.ask(request.group_id, join, refuse_here), refuse)
 
 
+def _may_join(call: RequestContext, group_id: str) -> bool:
+    """Whether the client may be a member of a group."""
+    return call.allows(AclOperation.READ, ResourceType.GROUP, group_id)
+
+
 def _check_join(call: RequestContext, request: JoinGroupRequest) -> ErrorCode:
     settings = call.broker.groups.settings
+    if not _may_join(call, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     timeout_ms = request.session_timeout_ms
@@ -142,6 +152,8 @@ def sync_group(
     unnamed = request.protocol_type is None or request.protocol_name is None
     if unnamed and call.version >= _FIRST_WITH_PROTOCOL:
         return _refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not _may_join(call, request.group_id):
+        return _refuse_sync(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return _refuse_sync(ErrorCode.INVALID_GROUP_ID)
 
@@ -170,6 +182,8 @@ def heartbeat(call: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
 
 
 def _beat(call: RequestContext, request: HeartbeatRequest) -> ErrorCode:
+    if not _may_join(call, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     codes: list[ErrorCode] = []
@@ -192,6 +206,8 @@ def leave_group(
     call: RequestContext, request: LeaveGroupRequest
 ) -> PendingResult[LeaveGroupResponse] | LeaveGroupResponse:
     """Remove each member; before version 3 there is one, and its error is the response's."""
+    if not _may_join(call, request.group_id):
+        return _refuse_leave(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return _refuse_leave(ErrorCode.INVALID_GROUP_ID)
     batched = call.version >= _FIRST_BATCHED

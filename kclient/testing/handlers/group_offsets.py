@@ -23,6 +23,7 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
 from kclient.testing.groups.shard import Shard
 from kclient.testing.request_context import RequestContext
@@ -41,6 +42,7 @@ def commit(
     call: RequestContext, request: OffsetCommitRequest
 ) -> PendingResult[OffsetCommitResponse] | OffsetCommitResponse:
     """Commit the offset of each partition that exists."""
+    denied = call.denial(AclOperation.READ, ResourceType.GROUP, request.group_id)
     response = OffsetCommitResponse()
     entries: list[CommitEntry] = []
     waiting: list[OffsetCommitResponsePartition] = []
@@ -48,7 +50,13 @@ def commit(
         if topic.partitions:
             row = OffsetCommitResponseTopic(topic.name, topic.topic_id)
             response.topics.append(row)
-            _sort(call, topic, row, entries, waiting)
+            if denied is None:
+                _sort(call, topic, row, entries, waiting)
+            else:
+                row.partitions = [
+                    OffsetCommitResponsePartition(one.partition_index, denied)
+                    for one in topic.partitions
+                ]
     return _commit(call, request, entries, waiting, response) if entries else response
 
 
@@ -66,14 +74,12 @@ def _sort(
         index = part.partition_index
         answer = OffsetCommitResponsePartition(index)
         row.partitions.append(answer)
-        if found is None:
-            answer.error_code = (
-                ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+        if found is None and by_id:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             continue
-        code = call.refusal_of(found.name, index)
-        if code is not None:
-            answer.error_code = code
+        code = call.refusal_of(AclOperation.READ, found.name if found else topic.name, index)
+        if code is not None or found is None:
+            answer.error_code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         entries.append(CommitEntry.of(found.name, found.topic_id, part))
         waiting.append(answer)
@@ -205,6 +211,7 @@ def _read(
 
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         groups.operate(
             group.group_id,
             lambda shard, moment: shard.fetch(
@@ -222,7 +229,7 @@ def _wanted(
     found: dict[str, dict[int, CommittedOffset]],
     unstable: set[tuple[str, int]],
 ) -> list[OffsetFetchResponseTopics]:
-    """Each requested partition; topics whose id is unknown come last."""
+    """Each requested partition; topics whose id is unknown, and forbidden ones, come last."""
     by_id = call.version >= _FIRST_WITH_IDS
     known: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
@@ -232,7 +239,9 @@ def _wanted(
         if by_id:
             name = call.topic_name(None, topic.topic_id)
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else code
-        offsets = found.get(name or "", {})
+        if name is not None and not call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        offsets = found.get(name or "", {}) if code is ErrorCode.NONE else {}
         row = OffsetFetchResponseTopics(
             "" if by_id else topic.name,
             topic.topic_id,
@@ -259,7 +268,8 @@ def _all(
 ) -> list[OffsetFetchResponseTopics]:
     """Each partition that has an offset; in versions with ids, only of topics that exist."""
     rows: list[OffsetFetchResponseTopics] = []
-    for name, offsets in found.items():
+    for name in call.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, found):
+        offsets = found[name]
         parts = [
             _part(call, name, index, one, _code(ErrorCode.NONE, unstable, name, index))
             for index, one in offsets.items()

@@ -20,6 +20,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.log import FoundOffset
 from kclient.testing.log_state import UNDEFINED as NO_EPOCH
 from kclient.testing.replica import Replica
@@ -88,7 +89,14 @@ def _look_up(
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     index, epoch = wanted.partition_index, wanted.current_leader_epoch
-    replica = _replica(call, name, index, epoch, leader_only=request.replica_id != _DEBUGGER)
+    replica = _replica(
+        call,
+        AclOperation.DESCRIBE,
+        name,
+        index,
+        epoch,
+        leader_only=request.replica_id != _DEBUGGER,
+    )
     log = replica.log
     call.broker.replica_manager.tidy(replica)
     end = log.end_offset
@@ -102,10 +110,16 @@ def _look_up(
 
 
 def _replica(
-    call: RequestContext, name: str, index: int, epoch: int, *, leader_only: bool
+    call: RequestContext,
+    operation: AclOperation,
+    name: str,
+    index: int,
+    epoch: int,
+    *,
+    leader_only: bool,
 ) -> Replica:
     """``RequestContext.replica``, but an invalid epoch counts as an older one."""
-    topic = call.topic(name, ZERO_UUID, False)
+    topic = call.topic(operation, name, ZERO_UUID, False)
     call.partition(topic, index)
     if epoch < NO_EPOCH:
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -149,23 +163,29 @@ def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
 def offset_for_leader_epoch(
     call: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Look each partition's epoch up."""
+    """Look each partition's epoch up; followers need CLUSTER_ACTION."""
+    operation = AclOperation.CLUSTER_ACTION
+    if not call.allows(operation, ResourceType.CLUSTER):
+        operation = AclOperation.DESCRIBE
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_end_of(call, topic.topic, one) for one in topic.partitions]
+                topic.topic,
+                [_end_of(call, operation, topic.topic, one) for one in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end_of(call: RequestContext, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(
+    call: RequestContext, operation: AclOperation, name: str, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(ErrorCode.NONE, wanted.partition, -1, -1)
     try:
         call.check_fault(name, wanted.partition)
         epoch = wanted.current_leader_epoch
-        replica = _replica(call, name, wanted.partition, epoch, leader_only=True)
+        replica = _replica(call, operation, name, wanted.partition, epoch, leader_only=True)
     except ApiError as refused:
         answer.error_code = refused.code
         return answer

@@ -21,6 +21,7 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.delayed_operations import DelayedOperation
 from kclient.testing.image import INTERNAL_TOPICS, MetadataImage
 from kclient.testing.replica import Replica
@@ -81,7 +82,7 @@ def _delete_of(
 
     try:
         call.check_fault(name, result.partition_index)
-        topic = call.topic(name, ZERO_UUID, False)
+        topic = call.topic(AclOperation.DELETE, name, ZERO_UUID, False)
         replica = call.replica(topic, result.partition_index, leader_only=True)
         required = _deleted(replica, name, offset)
         call.broker.replica_manager.moved(replica, at_once=True)
@@ -219,7 +220,7 @@ def describe_log_dirs(
     call: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Describe the requested logs, or all of them; unknown ones are left out."""
-    code = call.error_for()
+    code = call.error_for() or call.denial(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     if code is not None:
         return DescribeLogDirsResponse(error_code=code)
     wanted = None

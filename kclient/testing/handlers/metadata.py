@@ -28,15 +28,13 @@ from kclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.image import NO_LEADER, PartitionRegistration, TopicImage
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 
 UNASKED_OPERATIONS = -(1 << 31)
-TOPIC_OPERATIONS = 0b1101_1111_1000
-"""All operations on topics, as bits, as there is no authorizer."""
-CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_NULL_FOR_ALL = 1
 _BROKERS = 1
@@ -54,7 +52,8 @@ def metadata(call: RequestContext, request: MetadataRequest) -> MetadataResponse
     if objection is not None:
         return _refuse_all(objection, wanted or ())
     if wanted is None or (not wanted and call.version < _FIRST_WITH_NULL_FOR_ALL):
-        topics = [_known(call, request, topic) for topic in image.topics.values()]
+        shown = call.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, image.topics)
+        topics = [_known(call, request, image.topics[name]) for name in shown]
     else:
         once = {(one.topic_id, None if _by_id(one) else one.name): one for one in wanted}
         topics = [_asked(call, request, one) for one in once.values()]
@@ -66,7 +65,7 @@ def metadata(call: RequestContext, request: MetadataRequest) -> MetadataResponse
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=_of_cluster(request),
+        cluster_authorized_operations=_of_cluster(call, request),
     )
 
 
@@ -99,12 +98,19 @@ def _asked(
         topic = call.broker.metadata_image.topic_by_id(one.topic_id)
         if topic is None:
             return _failed(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            return _failed(None, one.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return _known(call, request, topic)
     name = one.name or ""
+    if not call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        return _failed(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = call.broker.metadata_image.topics.get(name)
     if topic is not None:
         return _known(call, request, topic)
-    return _failed(name, ZERO_UUID, _absent(call, request, name), _operations(request))
+    code = _absent(call, request, name)
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return _failed(name, ZERO_UUID, code)
+    return _failed(name, ZERO_UUID, code, _operations(call, request, name))
 
 
 def _absent(call: RequestContext, request: MetadataRequest, name: str) -> ErrorCode:
@@ -116,8 +122,11 @@ def _absent(call: RequestContext, request: MetadataRequest, name: str) -> ErrorC
     if code is not None:
         return code
     code = _why_absent(name)
-    unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if unknown and request.allow_auto_topic_creation and call.image.config.auto_create_topics:
+    if not (request.allow_auto_topic_creation and call.image.config.auto_create_topics):
+        return code
+    if not may_create(call, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         with contextlib.suppress(ApiError):
             controller = call.broker.controller()
             checked = check_new_topic(controller.image, TopicSpec(name))
@@ -125,14 +134,25 @@ def _absent(call: RequestContext, request: MetadataRequest, name: str) -> ErrorC
     return code
 
 
-def _of_cluster(request: MetadataRequest | DescribeClusterRequest) -> int:
-    asked = request.include_cluster_authorized_operations
-    return CLUSTER_OPERATIONS if asked else UNASKED_OPERATIONS
+def may_create(call: RequestContext, name: str) -> bool:
+    """Whether the client may create a topic of that name."""
+    return call.allows(AclOperation.CREATE, ResourceType.CLUSTER) or call.allows(
+        AclOperation.CREATE, ResourceType.TOPIC, name
+    )
 
 
-def _operations(request: MetadataRequest) -> int:
-    asked = request.include_topic_authorized_operations
-    return TOPIC_OPERATIONS if asked else UNASKED_OPERATIONS
+def _of_cluster(call: RequestContext, request: MetadataRequest | DescribeClusterRequest) -> int:
+    if not request.include_cluster_authorized_operations:
+        return UNASKED_OPERATIONS
+    if not call.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return call.operations_on(ResourceType.CLUSTER)
+
+
+def _operations(call: RequestContext, request: MetadataRequest, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return UNASKED_OPERATIONS
+    return call.operations_on(ResourceType.TOPIC, name)
 
 
 def _failed(
@@ -146,13 +166,14 @@ def _known(
 ) -> MetadataResponseTopic:
     code = call.error_for(topic.name)
     if code is not None:
-        return _failed(topic.name, topic.topic_id, code, _operations(request))
+        operations = _operations(call, request, topic.name)
+        return _failed(topic.name, topic.topic_id, code, operations)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(call, one) for one in topic.partitions],
-        topic_authorized_operations=_operations(request),
+        topic_authorized_operations=_operations(call, request, topic.name),
     )
 
 
@@ -198,7 +219,7 @@ def describe_cluster(
             DescribeClusterBroker(one.node_id, one.host, one.port, one.rack, not one.alive)
             for one in shown
         ],
-        cluster_authorized_operations=_of_cluster(request),
+        cluster_authorized_operations=_of_cluster(call, request),
     )
 
 
@@ -217,10 +238,14 @@ def describe_topic_partitions(
             next_cursor=None,
         )
     limit = max(min(call.image.config.partition_limit, request.response_partition_limit), 1)
-    names = sorted({one.name for one in request.topics} or set(image.topics))
+    asked = {one.name for one in request.topics}
+    forbidden: list[str] = []
     response = DescribeTopicPartitionsResponse(next_cursor=None)
-    for name in names:
+    for name in sorted(asked or image.topics):
         if cursor is not None and name < cursor.topic_name:
+            continue
+        if not call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            forbidden.append(name)
             continue
         if limit <= 0:
             response.next_cursor = ResponseCursor(name, 0)
@@ -231,6 +256,11 @@ def describe_topic_partitions(
         if first_left is not None:
             response.next_cursor = ResponseCursor(name, first_left)
             break
+    response.topics += [
+        DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        for name in forbidden
+        if asked
+    ]
     return response
 
 
@@ -249,6 +279,7 @@ def _page(
     call: RequestContext, name: str, cursor: RequestCursor | None, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     topic = call.image.topics.get(name)
+    operations = call.operations_on(ResourceType.TOPIC, name)
     code = call.error_for(name)
     if code is None and topic is None:
         code = _why_absent(name)
@@ -257,7 +288,7 @@ def _page(
             DescribeTopicPartitionsResponseTopic(
                 code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 name,
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=operations,
             ),
             None,
         )
@@ -270,7 +301,7 @@ def _page(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_described_partition(call, one) for one in part],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
     left = first + limit
     return shown, left if left < len(topic.partitions) else None

@@ -24,6 +24,7 @@ from kclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kclient.record.layout import BATCH_HEADER_BYTES, CRC_START, REST, TRANSACTIONAL_BIT
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.delayed_operations import DelayedProduce, ProducePartitionStatus, all_settled
 from kclient.testing.image import NO_LEADER, TopicImage
 from kclient.testing.log import PartitionLog
@@ -71,13 +72,14 @@ def produce(
     """
     producers = {ProducerIdentity(one.producer_id, one.epoch) for one in _transactional(request)}
     adds = call.version >= _FIRST_THAT_ADDS
+    refused = _refusal_of_all(call, request, producers)
     if (
         not producers
         or request.transactional_id is None
-        or len(producers) > 1
+        or refused is not None
         or not (adds or call.broker.config.verifies_transactions)
     ):
-        return _append_all(call, request, None, _refusal_of_all(request, producers))
+        return _append_all(call, request, None, refused)
     caller = Caller(
         request.transactional_id,
         producers.pop(),
@@ -88,9 +90,15 @@ def produce(
     return _append_verified(call, request, caller)
 
 
-def _refusal_of_all(request: ProduceRequest, producers: set[ProducerIdentity]) -> ApiError | None:
+def _refusal_of_all(
+    call: RequestContext, request: ProduceRequest, producers: set[ProducerIdentity]
+) -> ApiError | None:
     """Why nothing of a request with transactional batches is appended; None if it may be."""
-    if producers and request.transactional_id is None:
+    transactional_id = request.transactional_id
+    if producers and (
+        transactional_id is None
+        or not call.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    ):
         return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if len(producers) > 1:
         return ApiError(
@@ -152,7 +160,7 @@ def _logs(
     for topic_data, parts in _merged(request):
         by_id = call.version >= _FIRST_WITH_IDS
         with contextlib.suppress(ApiError):
-            topic = call.topic(topic_data.name, topic_data.topic_id, by_id)
+            topic = call.topic(AclOperation.WRITE, topic_data.name, topic_data.topic_id, by_id)
             for data in parts:
                 replica = call.broker.replicas.get(topic.name, data.index)
                 start = _start_of(data)
@@ -245,9 +253,9 @@ def _append(
     verified: Verified | None,
 ) -> PartitionProduceResponse:
     answer = _refused(data, ErrorCode.NONE)
-    name = topic_data.name
+    name, by_id = topic_data.name, call.version >= _FIRST_WITH_IDS
     try:
-        topic = call.topic(name, topic_data.topic_id, call.version >= _FIRST_WITH_IDS)
+        topic = call.topic(AclOperation.WRITE, name, topic_data.topic_id, by_id)
         name = topic.name
         call.check_fault(name, data.index)
         replica, required = _write(call, request, topic, data, answer, verified)

@@ -35,8 +35,10 @@ from kclient.protocol.messages.elect_leaders import (
     TopicPartitions,
 )
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.config_descriptions import describe_topic
 from kclient.testing.handlers.configs import layers
+from kclient.testing.handlers.metadata import may_create
 from kclient.testing.image import MetadataImage, TopicImage
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
@@ -96,19 +98,21 @@ def _create(
     )
     try:
         call.check_fault(topic.name)
+        if not may_create(call, topic.name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         controller = call.broker.controller()
         checked = check_new_topic(controller.image, spec, before)
     except ApiError as refused:
         return CreatableTopicResult(
             topic.name, error_code=refused.code, error_message=refused.message
         )
-    result = CreatableTopicResult(
-        topic.name,
-        error_message=None,
-        num_partitions=len(checked.assignments),
-        replication_factor=len(checked.assignments[0]),
-        configs=_described(call, checked.config, spec.configs),
-    )
+    result = CreatableTopicResult(topic.name, error_message=None)
+    if call.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        result.num_partitions = len(checked.assignments)
+        result.replication_factor = len(checked.assignments[0])
+        result.configs = _described(call, checked.config, spec.configs)
+    else:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if validate_only:
         result.topic_id = call.broker.rng.randbytes(16)
     else:
@@ -161,14 +165,21 @@ def delete_topics(call: RequestContext, request: DeleteTopicsRequest) -> DeleteT
             results.append(_invalid(None, topic_id))
         elif topic is None:
             results.append(_failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not _may_delete(call, AclOperation.DELETE, topic.name):
+            shown = topic.name if _may_delete(call, AclOperation.DESCRIBE, topic.name) else None
+            results.append(_forbidden(shown, topic_id))
         else:
             doomed[topic_id] = topic
     for name, count in names.items():
         topic = call.image.topics.get(name)
         if count > 1:
             results.append(_invalid(name, ZERO_UUID))
+        elif not _may_delete(call, AclOperation.DESCRIBE, name):
+            results.append(_forbidden(name, ZERO_UUID))
         elif topic is None:
             results.append(_failed(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif not _may_delete(call, AclOperation.DELETE, name):
+            results.append(_forbidden(name, ZERO_UUID))
         elif topic.topic_id in ids:
             doomed.pop(topic.topic_id, None)
             results.append(_invalid(name, topic.topic_id))
@@ -176,6 +187,18 @@ def delete_topics(call: RequestContext, request: DeleteTopicsRequest) -> DeleteT
             doomed[topic.topic_id] = topic
     results += [_delete(call, topic) for topic in doomed.values()]
     return DeleteTopicsResponse(responses=results)
+
+
+def _may_delete(call: RequestContext, operation: AclOperation, name: str) -> bool:
+    """Whether the client may do that with a topic, or delete any."""
+    return call.allows(AclOperation.DELETE, ResourceType.CLUSTER) or call.allows(
+        operation, ResourceType.TOPIC, name
+    )
+
+
+def _forbidden(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DeletableTopicResult(name, topic_id, code, "Topic authorization failed.")
 
 
 def _delete(call: RequestContext, topic: TopicImage) -> DeletableTopicResult:
@@ -227,6 +250,7 @@ def _grow(
 ) -> CreatePartitionsTopicResult:
     try:
         call.check_fault(topic.name)
+        call.check_allowed(AclOperation.ALTER, ResourceType.TOPIC, topic.name)
         controller = call.broker.controller()
         found = controller.image.topics.get(topic.name)
         if found is None:
@@ -249,6 +273,9 @@ def _grow(
 def elect_leaders(call: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect a leader for each named partition, or for all partitions."""
     wanted = request.topic_partitions
+    denied = call.denial(AclOperation.ALTER, ResourceType.CLUSTER)
+    if denied is not None:
+        return _refuse_all(ApiError(denied), wanted or [])
     if wanted is not None and not wanted:
         return ElectLeadersResponse()  # Kafka doesn't check the kind then
     kind = request.election_type

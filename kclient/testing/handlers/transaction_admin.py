@@ -23,6 +23,7 @@ from kclient.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_rules import check_name
@@ -46,6 +47,7 @@ def describe_transactions(
 def _describe(call: RequestContext, transactional_id: str) -> described.TransactionState:
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         entry = call.broker.transactions.shard(transactional_id).entries.get(transactional_id)
@@ -55,7 +57,8 @@ def _describe(call: RequestContext, transactional_id: str) -> described.Transact
         return described.TransactionState(refused.code, transactional_id)
     metadata = entry.metadata
     ending = metadata.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-    partitions = entry.unmarked if ending else metadata.partitions
+    topics = by_topic(entry.unmarked if ending else metadata.partitions)
+    shown = call.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
     return described.TransactionState(
         ErrorCode.NONE,
         transactional_id,
@@ -64,7 +67,7 @@ def _describe(call: RequestContext, transactional_id: str) -> described.Transact
         metadata.started_ms,
         metadata.producer_id,
         metadata.epoch,
-        [described.TopicData(*one) for one in by_topic(partitions).items()],
+        [described.TopicData(name, topics[name]) for name in shown],
     )
 
 
@@ -81,10 +84,11 @@ def list_transactions(
         return ListTransactionsResponse(error_code=refused.code)
     except re.error:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    entries = (entry for shard in shards for entry in shard.entries.values())
+    entries = {name: entry for shard in shards for name, entry in shard.entries.items()}
+    shown = call.allowed(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, entries)
     found = [
         listed.TransactionState(one.transactional_id, one.producer_id, one.state.shown)
-        for one in (entry.metadata for entry in entries)
+        for one in (entries[name].metadata for name in shown)
         if _passes(request, one, call.broker.wall_ms())
         and (not pattern.pattern or pattern.fullmatch(one.transactional_id))
     ]
@@ -120,7 +124,7 @@ def _producers(call: RequestContext, topic: str, index: int) -> PartitionRespons
     try:
         call.check_fault(topic, index)
         check_name(topic)
-        found = call.topic(topic, b"", False)
+        found = call.topic(AclOperation.READ, topic, b"", False)
         replica = call.replica(found, index, leader_only=False)
     except ApiError as refused:
         return PartitionResponse(index, refused.code, refused.message)

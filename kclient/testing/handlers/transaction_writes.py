@@ -18,6 +18,7 @@ from kclient.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.coordinator import code_for_client
 from kclient.testing.groups.offsets import CommitEntry, CommitRequest
 from kclient.testing.groups.shard import Shard
@@ -42,6 +43,9 @@ def commit_offsets(
     call: RequestContext, request: TxnOffsetCommitRequest
 ) -> PendingResult[TxnOffsetCommitResponse] | TxnOffsetCommitResponse:
     """Write offsets that are committed with the transaction, of each partition that exists."""
+    denied = call.denial(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ) or call.denial(AclOperation.READ, ResourceType.GROUP, request.group_id)
     response = TxnOffsetCommitResponse()
     entries: list[CommitEntry] = []
     waiting: list[TxnOffsetCommitResponsePartition] = []
@@ -52,7 +56,7 @@ def commit_offsets(
         for part in topic.partitions:
             answer = TxnOffsetCommitResponsePartition(part.partition_index)
             row.partitions.append(answer)
-            code = call.refusal_of(topic.name, part.partition_index)
+            code = denied or call.refusal_of(AclOperation.READ, topic.name, part.partition_index)
             if found is not None and code is None:
                 waiting.append(answer)
                 entries.append(CommitEntry.of(found.name, found.topic_id, part))
@@ -150,6 +154,8 @@ def write_markers(
     call: RequestContext, request: WriteTxnMarkersRequest
 ) -> PendingResult[WriteTxnMarkersResponse]:
     """Append markers to partitions that this broker leads; the response waits for the followers."""
+    denied = call.denial(AclOperation.ALTER, ResourceType.CLUSTER)
+    denied = denied and call.denial(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     response = WriteTxnMarkersResponse()
     gathering = PendingParts(response)
     for one in request.markers:
@@ -168,6 +174,9 @@ def write_markers(
             for index in topic.partition_indexes:
                 part = WritableTxnMarkerPartitionResult(index)
                 row.partitions.append(part)
+                if denied is not None:
+                    part.error_code = denied
+                    continue
                 _write(call, topic.name, part, marker, gathering.expect())
     return gathering.close()
 

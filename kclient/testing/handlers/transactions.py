@@ -27,6 +27,7 @@ from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.image import OFFSETS_TOPIC
 from kclient.testing.log_state import NO_ID, NO_IDENTITY, ProducerIdentity
 from kclient.testing.request_context import RequestContext
@@ -73,6 +74,9 @@ def init_producer_id(
         )
 
     transactional_id = request.transactional_id
+    denied = _denied_id(call, transactional_id)
+    if denied is not None:
+        return respond(denied)
     known = (request.producer_id, request.producer_epoch)
     if transactional_id == "" or (NO_ID in known and known != NO_IDENTITY):
         refused = call.error_for()
@@ -99,14 +103,29 @@ def init_producer_id(
     )
 
 
+def _denied_id(call: RequestContext, transactional_id: str | None) -> ErrorCode | None:
+    """The error of a client that may not have that id, or any producer id; None if it may."""
+    if transactional_id is not None:
+        return call.denial(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    denied = call.denial(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+    if denied and call.allows_on_any(AclOperation.WRITE, ResourceType.TOPIC):
+        return None
+    return denied
+
+
 # Partitions and groups
 
 
 def add_partitions(
     call: RequestContext, request: AddPartitionsToTxnRequest
-) -> PendingResult[AddPartitionsToTxnResponse]:
+) -> PendingResult[AddPartitionsToTxnResponse] | AddPartitionsToTxnResponse:
     """Add partitions to transactions, or only verify them; before version 4 there is one."""
     response = AddPartitionsToTxnResponse()
+    if call.version >= _FIRST_OF_BROKERS:
+        denied = call.denial(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        if denied is not None:
+            response.error_code = denied
+            return response
     gathering = PendingParts(response)
     transactions = request.transactions
     if call.version < _FIRST_OF_BROKERS:
@@ -157,7 +176,15 @@ def _add(
 ) -> None:
     """Add a transaction's partitions; if one doesn't exist, or is to fail, none is added."""
     wanted = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    refused = {one: code for one in wanted if (code := call.refusal_of(*one)) is not None}
+    operation, denied = AclOperation.CLUSTER_ACTION, None
+    if call.version < _FIRST_OF_BROKERS:
+        operation = AclOperation.WRITE
+        denied = _denied_id(call, transaction.transactional_id)
+    refused = {
+        one: code
+        for one in wanted
+        if (code := denied or call.refusal_of(operation, *one)) is not None
+    }
     if refused:
         reply({one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted})
         return
@@ -199,6 +226,12 @@ def add_offsets(
     def respond(code: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=_fenced(code, call.version, _FIRST_WITH_FENCED))
 
+    denied = _denied_id(call, request.transactional_id) or call.denial(
+        AclOperation.READ, ResourceType.GROUP, request.group_id
+    )
+    if denied is not None:
+        return respond(denied)
+
     def add(
         shard: TransactionShard, moment: Moment, reply: Callable[[AddOffsetsToTxnResponse], None]
     ) -> None:
@@ -229,6 +262,9 @@ def end_transaction(
             error_code=shown, producer_id=identity.producer_id, producer_epoch=identity.epoch
         )
 
+    denied = _denied_id(call, request.transactional_id)
+    if denied is not None:
+        return respond(denied)
     wanted = EndRequest(
         ProducerIdentity(request.producer_id, request.producer_epoch),
         request.committed,

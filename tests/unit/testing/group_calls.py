@@ -34,11 +34,11 @@ NEWEST = {8: 10, 9: 10, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 6, 16: 5, 42: 2, 
 """The newest version of each API, by API key."""
 
 
-def find(group: str, version: int = NEWEST[10]) -> FindCoordinatorRequest:
-    """Find the coordinator of a group."""
+def find(group: str, version: int = NEWEST[10], *, kind: int = 0) -> FindCoordinatorRequest:
+    """Find the coordinator of a group, or with the kind 1 of a transactional id."""
     if version >= 4:
-        return FindCoordinatorRequest(coordinator_keys=[group])
-    return FindCoordinatorRequest(group)
+        return FindCoordinatorRequest(key_type=kind, coordinator_keys=[group])
+    return FindCoordinatorRequest(group, kind)
 
 
 def join(
