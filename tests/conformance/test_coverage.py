@@ -44,6 +44,14 @@ NOT_SHOWN: dict[ErrorCode, str] = {
         (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.SASL_AUTHENTICATION_FAILED),
         "told by listeners of SASL: tests/security/test_agreement.py compares them",
     ),
+    **dict.fromkeys(
+        (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ),
+        "told where there is an authorizer: tests/security/test_acl_agreement.py compares them",
+    ),
     ErrorCode.REPLICA_NOT_AVAILABLE: "told to the test that calls Cluster.move_leader, no client",
 }
 """Error codes of the embedded cluster that no scenario can cause, and why."""
