@@ -29,6 +29,8 @@ class ClusterSecurity:
             as Kafka does where nothing else is configured.
         tls: Listeners speak TLS, by a certificate for loopback that is made for this value; that
             needs ``kclient[tls]``.
+        client_certificates: With ``tls``, clients must have a certificate of the same authority,
+            in place of a login; its common name is the user's.
         session_lifetime: Seconds after which clients must authenticate again (KIP-368).
         super_users: Names of users who may do everything. With them, even with none, the cluster
             has an authorizer: all other users may do what ACLs allow. ``"ANONYMOUS"`` is whoever
@@ -51,6 +53,7 @@ class ClusterSecurity:
         *,
         mechanisms: Sequence[str] = ("PLAIN", *SCRAM),
         tls: bool = False,
+        client_certificates: bool = False,
         session_lifetime: float | None = None,
         super_users: Sequence[str] | None = None,
     ) -> None:
@@ -70,7 +73,12 @@ class ClusterSecurity:
         self.authorizer = None if super_users is None else Authorizer(_names(super_users))
         self.mechanisms = tuple(mechanisms)
         self.session_lifetime = math.inf if session_lifetime is None else session_lifetime
-        self._certificate = ServerCertificate() if tls else None
+        if client_certificates and (self.wants_sasl or not tls):
+            raise InvalidArgument(
+                "client_certificates=True needs tls=True, and neither users nor OAUTHBEARER"
+            )
+        self._wants_certificates = client_certificates
+        self._certificate = ServerCertificate(wants_clients=client_certificates) if tls else None
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
 
     @property
@@ -92,7 +100,8 @@ class ClusterSecurity:
         """The ``Security`` of a client.
 
         Args:
-            username: One of the users; None where clients needn't log in.
+            username: One of the users; any name where clients have certificates; None where neither
+                is needed.
             mechanism: The first one with a password by default.
 
         Raises:
@@ -102,9 +111,12 @@ class ClusterSecurity:
         if self._certificate is not None:
             tls = {"ca": self._certificate.authority}
         if username is None:
-            if self.wants_sasl:
+            if self.wants_sasl or self._wants_certificates:
                 raise InvalidArgument("username is needed: this cluster wants clients to log in")
             return Security.tls(**tls) if self._certificate is not None else Security.plaintext()
+        if self._certificate is not None and self._wants_certificates:
+            certificate, key = self._certificate.of_client(username)
+            return Security.tls(certificate=certificate, key=key, **tls)
         if username not in self._passwords:
             raise InvalidArgument(
                 f"username={username!r}: known are {', '.join(self._passwords) or 'none'}"

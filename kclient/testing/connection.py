@@ -27,6 +27,7 @@ from kclient.testing.fault_list import Failed
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_info import facts_of_start
 from kclient.testing.responses import Answer, CloseConnection, PendingResult, encode_answer
+from kclient.testing.server_certificate import common_name
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -203,6 +204,7 @@ class Channel(asyncio.BufferedProtocol):
         self._faults = broker.faults
         self._set_faults = broker.faults.listed
         self._transport: asyncio.Transport | None = None
+        self._certified: str | None = None
         self._in = ReceiveBuffer()
         self._out = SendBuffer()
         self._call: RequestContext | None = None
@@ -218,6 +220,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's isn't a subclass
+        self._certified = common_name(transport)
         self._out.open(self._transport)
         self._broker.channel_opened(self)
 
@@ -339,7 +342,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def _serve_frame(self, frame: memoryview) -> None:
         try:
-            call = open_call(self._broker, frame, self.number, self.session)
+            call = open_call(self._broker, frame, self.number, self.session, self._certified)
         except UnsupportedRequest as unserved:
             if unserved.answer is None:
                 self._refuse(str(unserved))

@@ -111,7 +111,11 @@ class UnsupportedRequest(Exception):
 
 
 def open_call(
-    broker: Broker, frame: memoryview, connection: int, session: SaslSession | None
+    broker: Broker,
+    frame: memoryview,
+    connection: int,
+    session: SaslSession | None,
+    certified: str | None,
 ) -> RequestContext:
     """Decode a request and note it in the log.
 
@@ -120,6 +124,7 @@ def open_call(
         frame: The bytes.
         connection: Number of the connection.
         session: Its authentication; None where none is needed.
+        certified: The name in its client's certificate; None without one.
 
     Raises:
         UnsupportedRequest: Its API or version is not served, or not before a login.
@@ -164,6 +169,7 @@ def open_call(
         request,
         entry,
         session,
+        certified,
         broker.authorizer if connection != INNER else None,
     )
 

@@ -45,6 +45,7 @@ class RequestContext:
         request: The decoded message.
         served: Its entry in the log of requests.
         session: The authentication of its connection; None where none is needed.
+        certified: The name in the client's certificate; None without one.
         authorizer: Decides what the client may do; None where it may do everything.
         used_faults: Faults that already acted on this request.
     """
@@ -57,6 +58,7 @@ class RequestContext:
     request: Any
     served: ServedRequest
     session: SaslSession | None = None
+    certified: str | None = None
     authorizer: Authorizer | None = None
     used_faults: list[Fault] = field(default_factory=list)
 
@@ -92,7 +94,7 @@ class RequestContext:
     @property
     def principal(self) -> str:
         """The client, as ACLs name it."""
-        user = None if self.session is None else self.session.user
+        user = self.certified if self.session is None else self.session.user
         return f"User:{ANONYMOUS if user is None else user}"
 
     def allows(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:

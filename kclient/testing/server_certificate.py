@@ -1,16 +1,20 @@
-"""A certificate for brokers on loopback, by an authority of its own, made in memory."""
+"""Certificates for brokers on loopback and for clients, by an authority made in memory."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidConfig
+from kclient.secret import Secret
 from kclient.tls import load_chain
 
 if TYPE_CHECKING:
+    from asyncio import BaseTransport
+    from collections.abc import Mapping
+
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate, ExtensionType, KeyUsage
 
@@ -23,6 +27,9 @@ _ADDRESSES = ("127.0.0.1", "::1")
 class ServerCertificate:
     """An authority, and a certificate for ``localhost``, 127.0.0.1 and ::1 that it has signed.
 
+    Args:
+        wants_clients: Clients must have a certificate of the authority, too.
+
     Attributes:
         authority: The authority's certificate as PEM.
         context: For servers.
@@ -31,7 +38,7 @@ class ServerCertificate:
         InvalidConfig: ``kclient[tls]`` isn't installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wants_clients: bool) -> None:
         try:
             from cryptography import x509
             from cryptography.hazmat.primitives.asymmetric import ec
@@ -62,9 +69,38 @@ class ServerCertificate:
             ),
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority),
         )
+        self._root_key = root_key
         self.authority = root.public_bytes(Encoding.PEM).decode()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         load_chain(self.context, own.public_bytes(Encoding.PEM).decode(), key)
+        if wants_clients:
+            self.context.load_verify_locations(cadata=self.authority)
+            self.context.verify_mode = ssl.CERT_REQUIRED
+
+    def of_client(self, name: str) -> tuple[str, Secret]:
+        """A certificate for a client, whose common name is ``name``, and its key, both as PEM."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._root_key.public_key())
+        signed = _signed(name, key, self._root_key, issuer)
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return signed.public_bytes(Encoding.PEM).decode(), Secret(text)
+
+
+def common_name(transport: BaseTransport) -> str | None:
+    """The common name in the certificate of a connection's client; None without one."""
+    certificate: Mapping[str, Any] | None = transport.get_extra_info("peercert")
+    for ((key, value),) in (certificate or {}).get("subject", ()):
+        if key == "commonName":
+            return str(value)
+    return None
 
 
 def _signed(
