@@ -33,6 +33,7 @@ from kclient.testing.replica_manager import ReplicaManager
 from kclient.testing.replicas import LeadershipChange, Replicas
 from kclient.testing.replication import ReplicaFetcherManager
 from kclient.testing.sasl import SaslSession
+from kclient.testing.scram_users import ScramUsers
 from kclient.testing.shared_state import LOOPBACK, SharedState
 from kclient.testing.transactions.coordinator import TransactionCoordinator
 from kclient.testing.transactions.verification import TransactionVerifier
@@ -48,6 +49,7 @@ class Broker:
         transactions: The transactional ids that it coordinates.
         peers: For its requests to other brokers.
         verifier: Asks coordinators about transactions that are written to its logs.
+        security: How clients are let in; None for everyone.
         versions: Lowest and highest version that it serves, by API key.
         authorizer: Of clients' requests; None where all may do everything.
         image: The cluster metadata that it knows.
@@ -76,6 +78,7 @@ class Broker:
         self.requests = shared.requests
         self.authorizer = shared.security.authorizer if shared.security is not None else None
         self.control_plane = shared.control_plane
+        self.security = shared.security
         self.image: MetadataImage = shared.control_plane.image
         self.metadata_image = self.image
         self.replica_manager = ReplicaManager(node_id, shared.control_plane, self)
@@ -219,11 +222,12 @@ class Broker:
         return Address(LOOPBACK if network is None else f"broker-{self.node_id}", port, network)
 
     def _new_channel(self) -> Channel:
-        shared, security = self._shared, self._shared.security
+        shared, security = self._shared, self.security
         session = None
         if security is not None and security.wants_sasl:
             session = SaslSession(
                 security,
+                lambda: ScramUsers(self.image, security),
                 shared.now,
                 lambda: shared.clock.wall_ms() / 1000,
                 lambda: f"{shared.rng.getrandbits(128):032x}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import ssl
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -80,6 +81,7 @@ class ClusterSecurity:
         self._wants_certificates = client_certificates
         self._certificate = ServerCertificate(wants_clients=client_certificates) if tls else None
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        self._revisions: Counter[str] = Counter()
 
     @property
     def wants_sasl(self) -> bool:
@@ -95,6 +97,11 @@ class ClusterSecurity:
     def authority(self) -> str | None:
         """PEM of the authority that clients must trust; None without TLS."""
         return self._certificate.authority if self._certificate is not None else None
+
+    @property
+    def usernames(self) -> tuple[str, ...]:
+        """The names of the users that have a password here."""
+        return tuple(self._passwords)
 
     def client(self, username: str | None = None, mechanism: str | None = None) -> Security:
         """The ``Security`` of a client.
@@ -133,7 +140,10 @@ class ClusterSecurity:
         return Security.sasl_scram(username, password, mechanism=cast("Any", chosen), **tls)
 
     def set_password(self, username: str, password: str | Secret | None) -> None:
-        """Change a password, add a user, or remove one (None); sessions that are open go on."""
+        """Change a password, add a user, or remove one (None); sessions that are open go on.
+
+        It replaces what requests (AlterUserScramCredentials) have done to that user.
+        """
         try:
             checked_name(username)
             if password is None:
@@ -142,6 +152,7 @@ class ClusterSecurity:
                 self._passwords[username] = checked_password(password)
         except InvalidConfig as error:
             raise InvalidArgument(error.message) from None
+        self._revisions[username] += 1
         for mechanism in SCRAM:
             self._credentials.pop((username, mechanism), None)
 
@@ -149,6 +160,10 @@ class ClusterSecurity:
         """The password of a user; None if there is none of that name."""
         found = self._passwords.get(username)
         return None if found is None else found.reveal()
+
+    def revision(self, username: str) -> int:
+        """How often ``set_password`` has changed that user."""
+        return self._revisions[username]
 
     def credential(self, username: str, mechanism: str) -> ScramCredential | None:
         """What SCRAM keeps of it; None if there is none of that name."""

@@ -135,6 +135,10 @@ class Controller:
         if gone or image.controller_epoch != self.epoch:
             self._commit(image)
 
+    def write(self, image: MetadataImage) -> None:
+        """Write the next image, one that differs in users, quotas or tokens only."""
+        self._commit(image)
+
     # Brokers
 
     def broker_up(self, facts: BrokerRegistration) -> None:

@@ -32,6 +32,7 @@ from kclient.testing.handlers import (
     transaction_admin,
     transaction_writes,
     transactions,
+    users,
 )
 from kclient.testing.listeners import INNER
 from kclient.testing.request_context import RequestContext
@@ -86,6 +87,8 @@ HANDLERS: dict[int, Handle] = {
     43: topics.elect_leaders,
     44: configs.alter_incrementally,
     47: group_admin.delete_offsets,
+    50: users.describe_scram,
+    51: users.alter_scram,
     60: metadata.describe_cluster,
     61: transaction_admin.describe_producers,
     65: transaction_admin.describe_transactions,

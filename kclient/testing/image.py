@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.authorizer import Acl
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
+
+if TYPE_CHECKING:
+    from kclient.testing.scram_users import Key, ScramRecord
 
 NO_LEADER = -1
 
@@ -105,6 +109,7 @@ class MetadataImage:
         topics: By name.
         names: Names of topics by their ids.
         acls: In the order of their creation, each of them once.
+        scram: Credentials that requests set or deleted.
     """
 
     cluster_id: str
@@ -117,6 +122,7 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[bytes, str] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
+    scram: Mapping[Key, ScramRecord] = field(default_factory=dict)
 
     @property
     def alive_brokers(self) -> list[BrokerRegistration]:
@@ -197,6 +203,10 @@ class MetadataImage:
         topics = {name: one for name, one in self.topics.items() if name != topic.name}
         names = {one: name for one, name in self.names.items() if one != topic.topic_id}
         return replace(self, topics=MappingProxyType(topics), names=MappingProxyType(names))
+
+    def with_scram(self, changed: Mapping[Key, ScramRecord]) -> MetadataImage:
+        """A copy with these credentials, new, changed or deleted."""
+        return replace(self, scram=MappingProxyType({**self.scram, **changed}))
 
     def with_partitions(self, changed: Sequence[PartitionRegistration]) -> MetadataImage:
         """A copy with these partitions replaced; their topics must exist."""

@@ -22,6 +22,7 @@ from kclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from kclient.testing.cluster_security import ClusterSecurity
+    from kclient.testing.scram_users import ScramUsers
 
 API_VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
 ITERATIONS = 4096
@@ -101,8 +102,8 @@ class ScramServer:
 
     expires_at = math.inf
 
-    def __init__(self, security: ClusterSecurity, mechanism: str, nonce: str) -> None:
-        self._security = security
+    def __init__(self, users: ScramUsers, mechanism: str, nonce: str) -> None:
+        self._users = users
         self._mechanism = mechanism
         self._hash = SCRAM[mechanism]
         self._nonce = nonce.encode()
@@ -121,7 +122,7 @@ class ScramServer:
         if found is None:
             raise self._refused()
         self.user = found[2].replace(b"=2C", b",").replace(b"=3D", b"=").decode("utf-8", "replace")
-        credential = self._security.credential(self.user, self._mechanism)
+        credential = self._users.credential(self.user, self._mechanism)
         if credential is None:
             raise self._refused()
         self._credential = credential
@@ -188,6 +189,7 @@ class SaslSession:
 
     Args:
         security: Users and mechanisms.
+        users: Reads the users of SCRAM.
         now: Reads the loop's time.
         wall: Reads the wall clock, in seconds since the epoch.
         nonce: Makes nonces.
@@ -200,11 +202,13 @@ class SaslSession:
     def __init__(
         self,
         security: ClusterSecurity,
+        users: Callable[[], ScramUsers],
         now: Callable[[], float],
         wall: Callable[[], float],
         nonce: Callable[[], str],
     ) -> None:
         self._security = security
+        self._users = users
         self._now = now
         self._wall = wall
         self._nonce = nonce
@@ -241,7 +245,7 @@ class SaslSession:
         elif mechanism == "OAUTHBEARER":
             self._server = TokenServer(self._wall)
         else:
-            self._server = ScramServer(self._security, mechanism, self._nonce())
+            self._server = ScramServer(self._users(), mechanism, self._nonce())
         return SaslHandshakeResponse(ErrorCode.NONE, mechanisms)
 
     def authenticate(self, said: bytes) -> SaslAuthenticateResponse:

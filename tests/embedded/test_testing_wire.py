@@ -13,6 +13,10 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import encode_request
 from kclient.protocol.message import Request
 from kclient.protocol.messages import alter_configs
+from kclient.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kclient.protocol.messages.create_partitions import (
@@ -36,6 +40,9 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from kclient.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kclient.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 from kclient.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kclient.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -109,6 +116,8 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         44: IncrementalAlterConfigsRequest(
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
         ),
+        50: DescribeUserScramCredentialsRequest(None),
+        51: AlterUserScramCredentialsRequest([ScramCredentialDeletion("alice", 1)], []),
         60: DescribeClusterRequest(),
         68: ConsumerGroupHeartbeatRequest("g", "m"),
         76: ShareGroupHeartbeatRequest("g", "m"),
