@@ -66,8 +66,8 @@ SANS_IO = tuple(
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
         "groups/shard.py groups/writes.py image.py "
         "log.py log_cleaner.py log_state.py log_validator.py "
-        "quorum.py replica.py replicas.py request_info.py sasl.py scram_users.py "
-        "stored_batch.py topic_configs.py topic_rules.py",
+        "quorum.py quota_rules.py quotas.py replica.py replicas.py request_info.py sasl.py "
+        "scram_users.py stored_batch.py topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())
 )

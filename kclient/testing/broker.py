@@ -29,6 +29,7 @@ from kclient.testing.listeners import (
     listen,
     shut,
 )
+from kclient.testing.quotas import ClientQuotas
 from kclient.testing.replica_manager import ReplicaManager
 from kclient.testing.replicas import LeadershipChange, Replicas
 from kclient.testing.replication import ReplicaFetcherManager
@@ -45,6 +46,7 @@ class Broker:
     Attributes:
         node_id: Its id.
         sessions: Fetch sessions of its clients.
+        quotas: Rates of its clients.
         groups: The groups that it coordinates.
         transactions: The transactional ids that it coordinates.
         peers: For its requests to other brokers.
@@ -84,6 +86,7 @@ class Broker:
         self.replica_manager = ReplicaManager(node_id, shared.control_plane, self)
         self.rng = shared.rng
         self.sessions = FetchSessions(shared.rng, self.config.session_slots)
+        self.quotas = ClientQuotas(*self.config.quota_window)
         self.groups = GroupCoordinator(self, self.config.groups, shared.rng)
         self.transactions = TransactionCoordinator(self, self.config.transactions)
         self.peers = Peers(self)
@@ -299,6 +302,7 @@ class Broker:
         self.replica_manager.close()
         dials = [] if replication is None else replication.close()
         self.sessions.drop_all()
+        self.quotas = ClientQuotas(*self.config.quota_window)
         self.groups.close()
         self.transactions.close()
         dials += self.peers.close()

@@ -119,6 +119,8 @@ class BrokerConfig:
         cleaner_backoff_ms: Delay between growth of a compacted log and the check whether to clean.
         retention_check_ms: Delay between growth of a log and the check of its retention.
         selects_by_rack: Consumers are sent to a follower in their rack (KIP-392).
+        quota_window: Samples of a client's rate, and milliseconds of each.
+        mutation_window: Seconds for which a client may save up changes of the cluster.
         log_dirs: The log directories that a broker reports.
         topic_defaults: Defaults of topic configurations.
     """
@@ -206,6 +208,10 @@ class BrokerConfig:
         self.verification_backoff = self._int("add.partitions.to.txn.retry.backoff.ms") / 1000
         self.verification_timeout = self._int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
         self.request_timeout = self._int("request.timeout.ms") / 1000
+        seconds = self._int("quota.window.size.seconds")
+        self.quota_window = self._int("quota.window.num"), seconds * 1000
+        seconds = self._int("controller.quota.window.size.seconds")
+        self.mutation_window = self._int("controller.quota.window.num") * seconds
         self.log_dirs = tuple(cast("list[str]", self._values["log.dirs"]))
         self.topic_defaults = topic_defaults({**self.static, **self.dynamic})
 

@@ -24,6 +24,7 @@ from kclient.protocol.message import Response
 from kclient.testing.dispatch import UnsupportedRequest, open_call, serve
 from kclient.testing.fault import Action, Fault, Stage
 from kclient.testing.fault_list import Failed
+from kclient.testing.handlers.produce import charge as charge_produce
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_info import facts_of_start
 from kclient.testing.responses import Answer, CloseConnection, PendingResult, encode_answer
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 _SIZE = struct.Struct(">i")
+_PRODUCE = 0
 _BUFFER_BYTES = 64 << 10
 _KEPT_BUFFER_BYTES = 4 << 20
 """A larger buffer is freed once its frame was served."""
@@ -392,7 +394,7 @@ class Channel(asyncio.BufferedProtocol):
         elif stage is Stage.AFTER_APPEND:
             self._pass(call, Stage.AFTER, answer)
         elif stage is Stage.AFTER_REPLY:
-            self._mute(answer)
+            self._mute(call, answer)
         else:
             self._reply(call, answer)
 
@@ -478,6 +480,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def _reply(self, call: RequestContext, answer: Answer | None) -> None:
         """Send the response, as changed by faults."""
+        if self._broker.image.quotas and call.api_key == _PRODUCE:
+            charge_produce(call, answer)
         changed: Answer | Failed | None = answer
         if answer is not None and self._set_faults:
             changed = self._faults.changed(call, answer)
@@ -522,12 +526,13 @@ class Channel(asyncio.BufferedProtocol):
         if not self._input_closed:
             self._pass(call, Stage.AFTER_REPLY, answer)
 
-    def _mute(self, answer: Answer | None) -> None:
+    def _mute(self, call: RequestContext, answer: Answer | None) -> None:
         """Read nothing for a while, as a broker does with a client over its quota (KIP-219)."""
+        milliseconds = call.throttle_ms
         if isinstance(answer, Response) and "throttle_time_ms" in answer.__slots__:
-            milliseconds: int = cast(Any, answer).throttle_time_ms
-            if milliseconds > 0:
-                self._wait(self._timed(milliseconds / 1000), lambda _: None)
+            milliseconds = cast(Any, answer).throttle_time_ms
+        if milliseconds > 0:
+            self._wait(self._timed(milliseconds / 1000), lambda _: None)
 
     def _release(self) -> None:
         waiting, outcome, call = self._waiting, self._outcome, self._call

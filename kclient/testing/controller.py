@@ -14,7 +14,7 @@ committed records.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
@@ -28,6 +28,7 @@ from kclient.testing.image import (
     TopicImage,
 )
 from kclient.testing.quorum import Fenced, Quorum
+from kclient.testing.quotas import MutationQuotas
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
@@ -85,6 +86,9 @@ class Controller:
         tally: To count in.
         publish: Sends an image to all brokers.
         reaches_quorum: Whether it can reach the quorum.
+
+    Attributes:
+        mutations: What is left of the clients' quotas.
     """
 
     node_id: int
@@ -94,6 +98,10 @@ class Controller:
     _tally: Tally
     _publish: Callable[[Controller, MetadataImage], None]
     _reaches_quorum: Callable[[], bool]
+    mutations: MutationQuotas = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mutations = MutationQuotas(self._quorum.image.config.mutation_window)
 
     @property
     def image(self) -> MetadataImage:

@@ -9,7 +9,7 @@ send. Pure logic; ``now`` is passed in as seconds, session ids come from an ``rn
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
@@ -212,6 +212,18 @@ class FetchSessions:
             session=session,
             epoch=session.epoch,
         )
+
+    def preview(
+        self, context: FetchContext, answers: list[FetchPartitionData]
+    ) -> list[FetchPartitionData]:
+        """The results that ``finish`` would pick; nothing is remembered."""
+        session = context.session
+        if session is None:
+            return answers
+        known = session.partitions if session.epoch == context.epoch else {}
+        return [
+            one for one in answers if one.key in known and replace(known[one.key]).has_news(one)
+        ]
 
     def finish(
         self, context: FetchContext, answers: list[FetchPartitionData], now: float

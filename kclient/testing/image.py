@@ -19,6 +19,7 @@ from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
+    from kclient.testing.quota_rules import Quotas
     from kclient.testing.scram_users import Key, ScramRecord
 
 NO_LEADER = -1
@@ -110,6 +111,7 @@ class MetadataImage:
         names: Names of topics by their ids.
         acls: In the order of their creation, each of them once.
         scram: Credentials that requests set or deleted.
+        quotas: Those of clients, by entity.
     """
 
     cluster_id: str
@@ -123,6 +125,7 @@ class MetadataImage:
     names: Mapping[bytes, str] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
     scram: Mapping[Key, ScramRecord] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=dict)
 
     @property
     def alive_brokers(self) -> list[BrokerRegistration]:
@@ -207,6 +210,11 @@ class MetadataImage:
     def with_scram(self, changed: Mapping[Key, ScramRecord]) -> MetadataImage:
         """A copy with these credentials, new, changed or deleted."""
         return replace(self, scram=MappingProxyType({**self.scram, **changed}))
+
+    def with_quotas(self, changed: Quotas) -> MetadataImage:
+        """A copy with exactly these quotas of some entities; an empty one has none."""
+        quotas = {entity: one for entity, one in {**self.quotas, **changed}.items() if one}
+        return replace(self, quotas=MappingProxyType(quotas))
 
     def with_partitions(self, changed: Sequence[PartitionRegistration]) -> MetadataImage:
         """A copy with these partitions replaced; their topics must exist."""

@@ -26,6 +26,7 @@ from kclient.testing.responses import ApiError
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
     from kclient.testing.image import MetadataImage, PartitionRegistration, TopicImage
+    from kclient.testing.quotas import Client
     from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
     from kclient.testing.sasl import SaslSession
@@ -48,6 +49,7 @@ class RequestContext:
         certified: The name in the client's certificate; None without one.
         authorizer: Decides what the client may do; None where it may do everything.
         used_faults: Faults that already acted on this request.
+        throttle_ms: For how long its connection isn't read, if there is no response that says so.
     """
 
     broker: Broker
@@ -61,6 +63,7 @@ class RequestContext:
     certified: str | None = None
     authorizer: Authorizer | None = None
     used_faults: list[Fault] = field(default_factory=list)
+    throttle_ms: int = 0
 
     @property
     def node_id(self) -> int:
@@ -71,6 +74,21 @@ class RequestContext:
     def image(self) -> MetadataImage:
         """The cluster metadata that the broker knows."""
         return self.broker.image
+
+    @property
+    def user(self) -> str:
+        """Who sent it: the name of its connection's login."""
+        return (self.session.user if self.session is not None else None) or "ANONYMOUS"
+
+    @property
+    def client(self) -> Client:
+        """User and client id, for quotas."""
+        return self.user, self.client_id or ""
+
+    def charge(self, kind: str, amount: float) -> int:
+        """Count bytes against the client's quota; return for how many ms it is throttled."""
+        now = round(self.broker.now() * 1000)
+        return self.broker.quotas.charge(self.image.quotas, kind, self.client, amount, now)
 
     @property
     def is_inner(self) -> bool:

@@ -298,6 +298,15 @@ class Run:
             await self.wait_led(name, partitions=len(replicas or ()) or partitions, node=node)
         return name
 
+    async def published(self, times: int = 1) -> None:
+        """Wait until broker 1 shows all that was altered before, and with 2 until it acts on it.
+
+        Metadata come in order: who knows a later topic knows them, and with the next one it has
+        finished with the first.
+        """
+        for _ in range(times):
+            await self.topic(f"later-{self.next_number()}")
+
     async def topic_id(self, name: str) -> bytes:
         """The id of a topic."""
         return bytes((await self._look(name)).topic_id)

@@ -13,6 +13,11 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import encode_request
 from kclient.protocol.message import Request
 from kclient.protocol.messages import alter_configs
+from kclient.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    RequestEntityData,
+    RequestEntryData,
+)
 from kclient.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -30,6 +35,10 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kclient.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -116,6 +125,8 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         44: IncrementalAlterConfigsRequest(
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
         ),
+        48: DescribeClientQuotasRequest([ComponentData("user", 2, None)], True),
+        49: AlterClientQuotasRequest([RequestEntryData([RequestEntityData("user", "alice")])]),
         50: DescribeUserScramCredentialsRequest(None),
         51: AlterUserScramCredentialsRequest([ScramCredentialDeletion("alice", 1)], []),
         60: DescribeClusterRequest(),

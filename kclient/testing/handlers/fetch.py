@@ -34,10 +34,12 @@ from kclient.testing.fetch_sessions import (
 from kclient.testing.follower_fetch import FOR_EVER_MS
 from kclient.testing.image import NO_LEADER, TopicImage
 from kclient.testing.log import PartitionLog, ReadResult
+from kclient.testing.quotas import CONSUMER
 from kclient.testing.replica import Replica
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError, PendingResult
 
+_SIZE_FIELD = 4
 _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 16
@@ -71,7 +73,7 @@ def handle(call: RequestContext, request: FetchRequest) -> FetchResponse | Pendi
 
     def attempt(last: bool) -> FetchResponse | int:
         answers = _read_all(call, context.wanted, follower, known=outcome is not None)
-        missing = 0 if last else _missing(request, context, answers)
+        missing = 0 if last else _missing(call, request, context, answers)
         return _respond(call, context, answers) if missing <= 0 else missing
 
     outcome: FetchResponse | int | None = None
@@ -124,7 +126,7 @@ def _fetch_by_follower(
         follower_state.has_grown = False
         asked = wanted()
         answers = _read_all(call, asked, follower)
-        if _missing(request, context, answers) <= 0:
+        if _missing(call, request, context, answers) <= 0:
             return respond(asked, answers)
         named.clear()
         for one in answers:
@@ -181,7 +183,10 @@ def _forgotten(call: RequestContext, request: FetchRequest) -> Iterator[Partitio
 
 
 def _missing(
-    request: FetchRequest, context: FetchContext, answers: list[FetchPartitionData]
+    call: RequestContext,
+    request: FetchRequest,
+    context: FetchContext,
+    answers: list[FetchPartitionData],
 ) -> int:
     """Number of bytes to wait for; 0 or less to respond at once."""
     if (
@@ -190,7 +195,16 @@ def _missing(
         or any(one.error_code or one.diverging or one.preferred_replica >= 0 for one in answers)
     ):
         return 0
-    return request.min_bytes - sum(answer.size_bytes for answer in answers)
+    least = min(request.min_bytes, _limit(call, request))
+    return least - sum(answer.size_bytes for answer in answers)
+
+
+def _limit(call: RequestContext, request: FetchRequest) -> int:
+    """The most bytes of a response: more than a quota allows in its window would never be sent."""
+    most = min(request.max_bytes, call.broker.config.fetch_max_bytes)
+    if call.image.quotas and replica_of(request) < 0:
+        most = int(min(most, call.broker.quotas.most(call.image.quotas, CONSUMER, call.client)))
+    return most
 
 
 # Reading
@@ -208,7 +222,7 @@ def _read_all(
     With ``known`` all partitions existed when the fetch began to wait.
     """
     request: FetchRequest = call.request
-    left = min(request.max_bytes, call.broker.config.fetch_max_bytes)
+    left = _limit(call, request)
     answers = []
     first = True
     for wanted in wanted_ones:
@@ -357,8 +371,40 @@ def _refuse(
 def _respond(
     call: RequestContext, context: FetchContext, answers: list[FetchPartitionData]
 ) -> FetchResponse:
+    if call.image.quotas and replica_of(call.request) < 0:
+        throttled = _throttled(call, context, answers)
+        if throttled is not None:
+            return throttled
     sessions = call.broker.sessions
     code, session_id, reported = sessions.finish(context, answers, call.broker.now())
+    return _response(call, reported, code, session_id)
+
+
+def _throttled(
+    call: RequestContext, context: FetchContext, answers: list[FetchPartitionData]
+) -> FetchResponse | None:
+    """The response without records to a client over its quota; None for others.
+
+    The session stays as it was, and what isn't sent doesn't count.
+    """
+    size = bytearray(_SIZE_FIELD)
+    _response(call, call.broker.sessions.preview(context, answers)).encode_into(size, call.version)
+    milliseconds = call.charge(CONSUMER, len(size))
+    if not milliseconds:
+        return None
+    call.charge(CONSUMER, -len(size))
+    code, session = context.error, context.session
+    if session is not None and session.epoch != context.epoch:
+        code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    return FetchResponse(milliseconds, code, 0 if session is None else session.session_id)
+
+
+def _response(
+    call: RequestContext,
+    reported: list[FetchPartitionData],
+    code: ErrorCode = ErrorCode.NONE,
+    session_id: int = 0,
+) -> FetchResponse:
     response = FetchResponse(error_code=code, session_id=session_id)
     last: bytes | str | None = None
     for answer in reported:

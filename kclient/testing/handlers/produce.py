@@ -30,6 +30,7 @@ from kclient.testing.image import NO_LEADER, TopicImage
 from kclient.testing.log import PartitionLog
 from kclient.testing.log_state import BatchStart, ProducerIdentity
 from kclient.testing.log_validator import RecordValidationError, check_batch, open_batch
+from kclient.testing.quotas import PRODUCER
 from kclient.testing.replica import Replica
 from kclient.testing.request_context import RequestContext
 from kclient.testing.request_log import forget_produced
@@ -88,6 +89,13 @@ def produce(
         is_patient=adds,
     )
     return _append_verified(call, request, caller)
+
+
+def charge(call: RequestContext, response: Response | bytes | None) -> None:
+    """Count a request against its client's quota, and throttle the client that exceeds it."""
+    call.throttle_ms = call.charge(PRODUCER, call.served.size_bytes)
+    if isinstance(response, ProduceResponse):
+        response.throttle_time_ms = call.throttle_ms
 
 
 def _refusal_of_all(

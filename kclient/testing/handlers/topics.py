@@ -40,12 +40,29 @@ from kclient.testing.config_descriptions import describe_topic
 from kclient.testing.handlers.configs import layers
 from kclient.testing.handlers.metadata import may_create
 from kclient.testing.image import MetadataImage, TopicImage
+from kclient.testing.quotas import UNLIMITED, MutationQuota
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
 
 _PREFERRED, _UNCLEAN = 0, 1
+_FIRST_STRICT_CREATION, _FIRST_STRICT_DELETION, _FIRST_STRICT_GROWTH = 6, 5, 3
+"""The first versions whose requests are refused above a quota; older ones are only throttled."""
+
+
+def _mutations(call: RequestContext, first_strict: int) -> MutationQuota:
+    """The client's quota of changes, which is the controller's."""
+    if not call.image.quotas:
+        return UNLIMITED
+    try:
+        controller = call.broker.controller()
+        quotas = controller.image.quotas
+    except ApiError:
+        return UNLIMITED  # each topic gets that error
+    now, strict = round(call.broker.now() * 1000), call.version >= first_strict
+    return controller.mutations.of_request(quotas, call.client, now, strict=strict)
+
 
 # Creation
 
@@ -65,8 +82,9 @@ def create_topics(call: RequestContext, request: CreateTopicsRequest) -> CreateT
     before = call.image
     with contextlib.suppress(ApiError):  # no controller: each topic gets the error
         before = call.broker.controller().image
+    quota = _mutations(call, _FIRST_STRICT_CREATION)
     results = [
-        _create(call, topic, before, request.validate_only)
+        _create(call, topic, before, request.validate_only, quota)
         for topic in request.topics
         if counts[topic.name] == 1
     ]
@@ -77,7 +95,7 @@ def create_topics(call: RequestContext, request: CreateTopicsRequest) -> CreateT
         for name, count in counts.items()
         if count > 1
     ]
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(quota.throttle_ms, results)
 
 
 def _partitions_of(call: RequestContext, topic: CreatableTopic) -> int:
@@ -87,7 +105,11 @@ def _partitions_of(call: RequestContext, topic: CreatableTopic) -> int:
 
 
 def _create(
-    call: RequestContext, topic: CreatableTopic, before: MetadataImage, validate_only: bool
+    call: RequestContext,
+    topic: CreatableTopic,
+    before: MetadataImage,
+    validate_only: bool,
+    quota: MutationQuota,
 ) -> CreatableTopicResult:
     spec = TopicSpec(
         topic.name,
@@ -102,6 +124,7 @@ def _create(
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         controller = call.broker.controller()
         checked = check_new_topic(controller.image, spec, before)
+        quota.record(len(checked.assignments))
     except ApiError as refused:
         return CreatableTopicResult(
             topic.name, error_code=refused.code, error_message=refused.message
@@ -185,8 +208,9 @@ def delete_topics(call: RequestContext, request: DeleteTopicsRequest) -> DeleteT
             results.append(_invalid(name, topic.topic_id))
         else:
             doomed[topic.topic_id] = topic
-    results += [_delete(call, topic) for topic in doomed.values()]
-    return DeleteTopicsResponse(responses=results)
+    quota = _mutations(call, _FIRST_STRICT_DELETION)
+    results += [_delete(call, topic, quota) for topic in doomed.values()]
+    return DeleteTopicsResponse(quota.throttle_ms, results)
 
 
 def _may_delete(call: RequestContext, operation: AclOperation, name: str) -> bool:
@@ -201,10 +225,11 @@ def _forbidden(name: str | None, topic_id: bytes) -> DeletableTopicResult:
     return DeletableTopicResult(name, topic_id, code, "Topic authorization failed.")
 
 
-def _delete(call: RequestContext, topic: TopicImage) -> DeletableTopicResult:
+def _delete(call: RequestContext, topic: TopicImage, quota: MutationQuota) -> DeletableTopicResult:
     code = call.error_for(topic.name)
     if code is None:
         try:
+            quota.record(len(topic.partitions))
             call.broker.controller().delete_topic(topic)
         except ApiError as refused:
             return DeletableTopicResult(topic.name, topic.topic_id, refused.code, refused.message)
@@ -237,16 +262,17 @@ def create_partitions(
         for name, count in counts.items()
         if count > 1
     ]
+    quota = _mutations(call, _FIRST_STRICT_GROWTH)
     results += [
-        _grow(call, topic, request.validate_only)
+        _grow(call, topic, request.validate_only, quota)
         for topic in request.topics
         if counts[topic.name] == 1
     ]
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(quota.throttle_ms, results)
 
 
 def _grow(
-    call: RequestContext, topic: CreatePartitionsTopic, validate_only: bool
+    call: RequestContext, topic: CreatePartitionsTopic, validate_only: bool, quota: MutationQuota
 ) -> CreatePartitionsTopicResult:
     try:
         call.check_fault(topic.name)
@@ -259,6 +285,7 @@ def _grow(
         assignments = None if wanted is None else [one.broker_ids for one in wanted]
         check_total(topic.count - len(found.partitions))
         placed = check_growth(controller.image, found, topic.count, assignments)
+        quota.record(len(placed))
         if not validate_only:
             controller.add_partitions(found.name, placed)
         call.check_fault(topic.name, after=True)

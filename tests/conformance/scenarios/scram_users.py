@@ -36,6 +36,7 @@ def describe(*users: str) -> DescribeUserScramCredentialsRequest:
 
 async def show(run: Run, user: str) -> None:
     """Record what a user has, by mechanism: Kafka's order is that of a map of identities."""
+    await run.published()
     found = await run.quietly(describe(user), 0)
     for one in found.results:
         one.credential_infos.sort(key=lambda info: info.mechanism)
@@ -98,11 +99,11 @@ async def a_user_twice(run: Run) -> None:
     one, other = (upsert(user, mechanism).upsertions[0] for mechanism in (SHA_256, SHA_512))
     gone = delete(user).deletions[0]
     await run.ask(AlterUserScramCredentialsRequest([], [one, other]), 0)
-    await run.ask(describe(user), 0)
+    await show(run, user)
     await run.quietly(upsert(user), 0)
     await run.ask(AlterUserScramCredentialsRequest([gone], [other]), 0, "one of each")
     await run.ask(AlterUserScramCredentialsRequest([gone, gone], [other]), 0, "three")
-    await run.ask(describe(user), 0)
+    await show(run, user)
     await forget(run, user, SHA_256)
 
 
@@ -111,7 +112,7 @@ async def one_valid_and_one_invalid(run: Run) -> None:
     user, other = run.name("alice"), run.name("bob")
     wanted = [upsert(user, SHA_256, 1).upsertions[0], upsert(other).upsertions[0]]
     await run.ask(AlterUserScramCredentialsRequest([], wanted), 0)
-    await run.ask(describe(other), 0)
+    await show(run, other)
     await run.ask(AlterUserScramCredentialsRequest(), 0, "of nobody")
     await forget(run, other, SHA_256)
 
@@ -126,6 +127,7 @@ async def users_that_are_not_there(run: Run) -> None:
 async def a_user_named_twice(run: Run) -> None:
     user = run.name("alice")
     await run.quietly(upsert(user), 0)
+    await run.published()
     await run.ask(describe(user, user), 0)
     await forget(run, user, SHA_256)
 
@@ -134,6 +136,7 @@ async def a_user_named_twice(run: Run) -> None:
 async def all_users(run: Run) -> None:
     user = run.name("alice")
     await run.quietly(upsert(user), 0)
+    await run.published()
     for request in (DescribeUserScramCredentialsRequest(None), describe()):
         found = await run.quietly(request, 0)
         found.results = [one for one in found.results if one.user == user]  # others have made some
