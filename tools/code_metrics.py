@@ -62,7 +62,7 @@ SANS_IO = tuple(
         "doctor": "causes.py certificate.py findings.py releases.py",
         "testing": "authorizer.py broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py "
-        "events.py follower_fetch.py groups/classic_group.py "
+        "delegation_tokens.py events.py follower_fetch.py groups/classic_group.py "
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
         "groups/shard.py groups/writes.py image.py "
         "log.py log_cleaner.py log_state.py log_validator.py "

@@ -36,7 +36,9 @@ Times: TypeAlias = int | None
 
 _FETCH = 1
 _DESCRIBE_LOG_DIRS = 35
-_WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47, 49, 51))
+_WRITING = frozenset(
+    (0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 38, 39, 40, 42, 43, 44, 47, 49, 51)
+)
 """APIs whose handlers check for error faults twice: before they act and after."""
 _MOST_THROTTLE = ((1 << 31) - 1) / 1000
 """Longest throttle time, in seconds."""

@@ -19,6 +19,7 @@ from kclient.testing.responses import ApiError
 from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
+    from kclient.testing.delegation_tokens import DelegationToken
     from kclient.testing.quota_rules import Quotas
     from kclient.testing.scram_users import Key, ScramRecord
 
@@ -112,6 +113,7 @@ class MetadataImage:
         acls: In the order of their creation, each of them once.
         scram: Credentials that requests set or deleted.
         quotas: Those of clients, by entity.
+        tokens: Delegation tokens, by id.
     """
 
     cluster_id: str
@@ -126,6 +128,7 @@ class MetadataImage:
     acls: tuple[Acl, ...] = ()
     scram: Mapping[Key, ScramRecord] = field(default_factory=dict)
     quotas: Quotas = field(default_factory=dict)
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
 
     @property
     def alive_brokers(self) -> list[BrokerRegistration]:
@@ -215,6 +218,15 @@ class MetadataImage:
         """A copy with exactly these quotas of some entities; an empty one has none."""
         quotas = {entity: one for entity, one in {**self.quotas, **changed}.items() if one}
         return replace(self, quotas=MappingProxyType(quotas))
+
+    def with_token(self, token: DelegationToken) -> MetadataImage:
+        """A copy with that delegation token, new or renewed."""
+        return replace(self, tokens=MappingProxyType({**self.tokens, token.token_id: token}))
+
+    def without_token(self, token: DelegationToken) -> MetadataImage:
+        """A copy without that delegation token."""
+        left = {one: it for one, it in self.tokens.items() if one != token.token_id}
+        return replace(self, tokens=MappingProxyType(left))
 
     def with_partitions(self, changed: Sequence[PartitionRegistration]) -> MetadataImage:
         """A copy with these partitions replaced; their topics must exist."""

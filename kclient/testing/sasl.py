@@ -31,7 +31,7 @@ LEAST_INTERVAL = 1.0
 
 _INVALID_TOKEN = b'{"status":"invalid_token"}'
 _FIRST = re.compile(
-    rb"n,,(n=((?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+),r=([\x21-\x2b\x2d-\x7e]+)(?:,tokenauth=true)?)"
+    rb"n,,(n=((?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+),r=([\x21-\x2b\x2d-\x7e]+)(,tokenauth=true)?)"
 )
 _FINAL = re.compile(rb"(c=biws,r=([\x21-\x2b\x2d-\x7e]+)),p=([A-Za-z0-9+/=]+)")
 _TOKEN = re.compile(
@@ -63,9 +63,15 @@ def scram_credential(
 
 
 class ServerMechanism(Protocol):
-    """One authentication; ``user`` is who it is once ``step`` has given ``done``."""
+    """One authentication; ``user`` is who it is once ``step`` has given ``done``.
+
+    Attributes:
+        by_token: It is by a delegation token.
+        expires_at: Wall clock at which what was proved ends.
+    """
 
     user: str
+    by_token: bool
     expires_at: float
 
     def step(self, said: bytes, /) -> tuple[bytes, bool]:
@@ -80,6 +86,7 @@ class ServerMechanism(Protocol):
 class PlainServer:
     """PLAIN."""
 
+    by_token = False
     expires_at = math.inf
 
     def __init__(self, security: ClusterSecurity) -> None:
@@ -98,9 +105,7 @@ class PlainServer:
 
 
 class ScramServer:
-    """SCRAM: a challenge, then the proofs of both."""
-
-    expires_at = math.inf
+    """SCRAM: a challenge, then the proofs of both; by a password, or by a delegation token."""
 
     def __init__(self, users: ScramUsers, mechanism: str, nonce: str) -> None:
         self._users = users
@@ -110,6 +115,8 @@ class ScramServer:
         self._credential: ScramCredential | None = None
         self._said = b""
         self.user = ""
+        self.by_token = False
+        self.expires_at = math.inf
 
     def step(self, said: bytes) -> tuple[bytes, bool]:
         """The first message gets the challenge, the second one our proof."""
@@ -122,7 +129,7 @@ class ScramServer:
         if found is None:
             raise self._refused()
         self.user = found[2].replace(b"=2C", b",").replace(b"=3D", b"=").decode("utf-8", "replace")
-        credential = self._users.credential(self.user, self._mechanism)
+        credential = self._found(by_token=bool(found[4]))
         if credential is None:
             raise self._refused()
         self._credential = credential
@@ -131,6 +138,17 @@ class ScramServer:
         challenge = b"r=%s,s=%s,i=%d" % (self._nonce, salt, credential.iterations)
         self._said = found[1] + b"," + challenge
         return challenge
+
+    def _found(self, *, by_token: bool) -> ScramCredential | None:
+        if not by_token:
+            return self._users.credential(self.user, self._mechanism)
+        found = self._users.token(self.user, self._mechanism)
+        if found is None:
+            return None
+        token, credential = found
+        self.by_token = True
+        self.user, self.expires_at = token.owner[1], token.expires_ms / 1000
+        return credential
 
     def _prove(self, said: bytes, credential: ScramCredential) -> bytes:
         found = _FINAL.fullmatch(said)
@@ -156,6 +174,8 @@ class ScramServer:
 
 class TokenServer:
     """OAUTHBEARER with unsecured tokens, as Kafka takes them where nothing else is configured."""
+
+    by_token = False
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
@@ -196,6 +216,7 @@ class SaslSession:
 
     Attributes:
         user: Who it is; None before.
+        by_token: The login was by a delegation token.
         refused: A login failed: the connection closes after that response.
     """
 
@@ -216,6 +237,7 @@ class SaslSession:
         self._ends_at = math.inf
         self._renewed_at = -math.inf
         self.user: str | None = None
+        self.by_token = False
         self.refused = False
 
     def may_serve(self, api_key: int) -> bool:
@@ -267,10 +289,10 @@ class SaslSession:
             )
         if not done:
             return SaslAuthenticateResponse(ErrorCode.NONE, "", answer, 0)
-        self._server, self.user = None, server.user
+        self._server, self.user, self.by_token = None, server.user, server.by_token
         lifetime = min(self._security.session_lifetime, server.expires_at - self._wall())
         self._ends_at = self._now() + lifetime
-        shown = 0 if lifetime == math.inf else int(lifetime * 1000)
+        shown = 0 if lifetime == math.inf else max(int(lifetime * 1000), 0)
         return SaslAuthenticateResponse(ErrorCode.NONE, "", answer, shown)
 
 

@@ -17,6 +17,7 @@ from kclient.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from kclient.testing.delegation_tokens import DelegationToken, DelegationTokens
 from kclient.testing.responses import ApiError
 from kclient.testing.sasl import ITERATIONS, ScramCredential, scram_credential
 
@@ -60,6 +61,15 @@ class ScramUsers:
         if self.security is None or mechanism not in self.security.mechanisms:
             return None
         return self.security.credential(username, mechanism)
+
+    def token(
+        self, token_id: str, mechanism: str
+    ) -> tuple[DelegationToken, ScramCredential] | None:
+        """A delegation token, and what SCRAM keeps of it; None if there is none."""
+        token = self.image.tokens.get(token_id)
+        if token is None:
+            return None
+        return token, DelegationTokens(self.image).credential(token_id, mechanism)
 
     def names(self) -> list[str]:
         """All users that have a credential."""

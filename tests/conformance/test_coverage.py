@@ -51,6 +51,18 @@ NOT_SHOWN: dict[ErrorCode, str] = {
         ),
         "told where there is an authorizer: tests/security/test_acl_agreement.py compares them",
     ),
+    **dict.fromkeys(
+        (
+            ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+            ErrorCode.DELEGATION_TOKEN_EXPIRED,
+            ErrorCode.INVALID_PRINCIPAL_TYPE,
+        ),
+        "told to users that logged in: tests/security/test_token_agreement.py compares them",
+    ),
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "told to such users by brokers without a secret for tokens, and ours have one"
+    ),
     ErrorCode.REPLICA_NOT_AVAILABLE: "told to the test that calls Cluster.move_leader, no client",
 }
 """Error codes of the embedded cluster that no scenario can cause, and why."""

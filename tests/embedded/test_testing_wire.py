@@ -24,6 +24,7 @@ from kclient.protocol.messages.alter_user_scram_credentials import (
 )
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kclient.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -44,6 +45,7 @@ from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from kclient.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kclient.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -53,6 +55,7 @@ from kclient.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from kclient.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kclient.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -66,6 +69,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -121,6 +125,10 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         35: DescribeLogDirsRequest([DescribableLogDirTopic("t", [0])]),
         36: SaslAuthenticateRequest(b"x"),
         37: CreatePartitionsRequest([CreatePartitionsTopic("t", 3 + version, None)]),
+        38: CreateDelegationTokenRequest("", ""),
+        39: RenewDelegationTokenRequest(b"x"),
+        40: ExpireDelegationTokenRequest(b"x"),
+        41: DescribeDelegationTokenRequest(None),
         43: ElectLeadersRequest(0, [TopicPartitions("t", [0])]),
         44: IncrementalAlterConfigsRequest(
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
