@@ -1,9 +1,10 @@
 """pytest fixtures: a Kafka cluster inside the test process, for clients in any library.
 
-``kafka_cluster`` is a started cluster and ``kafka_bootstrap`` its address; the marker
-``kafka_cluster`` has its options. pytest loads this file in every project where kclient is
-installed, so it must stay cheap: nothing of kclient is imported before a fixture is used. That is
-why it doesn't live in ``kclient.testing``, whose import takes longer than many a test run.
+``kafka_cluster`` is a started cluster, ``kafka_bootstrap`` its address and ``kafka_security`` the
+``Security`` of its clients; the marker ``kafka_cluster`` has its options. pytest loads this file in
+every project where kclient is installed, so it must stay cheap: nothing of kclient is imported
+before a fixture is used. That is why it doesn't live in ``kclient.testing``, whose import takes
+longer than many a test run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
+    from kclient.security import Security
     from kclient.testing import Cluster, ThreadedCluster
 
 MARKER = "kafka_cluster"
@@ -95,15 +97,37 @@ def kafka_bootstrap(kafka_cluster: Cluster | ThreadedCluster) -> str:
     return kafka_cluster.bootstrap
 
 
+@pytest.fixture
+def kafka_security(kafka_cluster: Cluster | ThreadedCluster) -> Security:
+    """The ``kclient.Security`` of a client of ``kafka_cluster``, which wants it to log in.
+
+    Where no marker has ``security=``, the cluster has a user ``alice`` with the password
+    ``secret``, for PLAIN and SCRAM, without TLS; else the user is the first one of that.
+    """
+    from kclient.errors import InvalidArgument
+    from kclient.security import Security
+
+    given = kafka_cluster.security
+    if given is None:
+        return Security.plaintext()
+    try:
+        return given.client(next(iter(given.usernames), None))
+    except InvalidArgument as error:
+        why = str(error)
+    _refuse(f"kafka_security has no user: {why}")
+
+
 def new_cluster(item: pytest.Item) -> Cluster:
     """Make a cluster from the markers of a test, not started.
 
     An invalid marker fails the test with one line of text.
     """
     from kclient.errors import InvalidArgument, InvalidConfig
-    from kclient.testing import Cluster
+    from kclient.testing import Cluster, ClusterSecurity
 
     wanted = _wanted(item)
+    if "kafka_security" in getattr(item, "fixturenames", ()):
+        wanted.setdefault("security", ClusterSecurity({"alice": "secret"}))
     wanted.pop("thread", None)
     known = inspect.signature(Cluster).parameters
     for name in wanted:

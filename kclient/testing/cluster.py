@@ -85,6 +85,7 @@ class Cluster(ClusterTopics):
     run between two runs; else they raise ClientClosed or WrongContext.
 
     Attributes:
+        security: How clients are let in; None for everyone.
         faults: Faults to inject.
         requests: Log of the requests that brokers got.
         events: Log of what happened: changes of live brokers, controllers, leaders and ISRs.
@@ -132,6 +133,7 @@ class Cluster(ClusterTopics):
         self._control_plane = ControlPlane(
             MetadataImage(_new_cluster_id(rng), BrokerConfig(given), transaction_version), rng
         )
+        self.security = security
         self.faults = Faults()
         self.requests = RequestLog()
         self._shared = shared = SharedState(
@@ -147,6 +149,7 @@ class Cluster(ClusterTopics):
         self._control_plane.quorum.listen(self.events.add)
         self._brokers = shared.brokers = ByNodeId()
         self.faults.node_ids = shared.brokers.keys()
+        self.faults.security = security
         self._host, self._port = host, port
         for index, rack in enumerate(named):
             Broker(index + 1, host, port and port + index, rack, shared)

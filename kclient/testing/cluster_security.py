@@ -156,6 +156,16 @@ class ClusterSecurity:
         for mechanism in SCRAM:
             self._credentials.pop((username, mechanism), None)
 
+    def rotate_certificate(self) -> None:
+        """Have the brokers show a new certificate, by the same authority, to new connections.
+
+        Raises:
+            InvalidArgument: There is no TLS.
+        """
+        if self._certificate is None:
+            raise InvalidArgument("there is no certificate: make security with tls=True")
+        self._certificate.renew()
+
     def password(self, username: str) -> str | None:
         """The password of a user; None if there is none of that name."""
         found = self._passwords.get(username)

@@ -24,6 +24,7 @@ from kclient.testing.request_info import facts_of, info_of
 from kclient.testing.responses import Answer, PendingResult
 
 if TYPE_CHECKING:
+    from kclient.testing.cluster_security import ClusterSecurity
     from kclient.testing.request_context import RequestContext
 
 logger = logging.getLogger("kclient.testing")
@@ -51,11 +52,13 @@ class FaultList:
     Attributes:
         listed: The faults; brokers test whether it is empty.
         node_ids: Of the brokers that the cluster has; None if unknown.
+        security: That of the cluster.
     """
 
     def __init__(self) -> None:
         self.listed: list[Fault] = []
         self.node_ids: Collection[int] | None = None
+        self.security: ClusterSecurity | None = None
         self._tasks: dict[asyncio.Future[Any], Fault] = {}
         self._errors: list[BaseException] = []
 

@@ -20,7 +20,7 @@ from kclient.testing.fault import Action, Fault, Hook, Stage
 from kclient.testing.fault_arguments import Where, named
 from kclient.testing.fault_list import FaultList
 from kclient.testing.request_context import RequestContext
-from kclient.testing.request_info import info_of
+from kclient.testing.request_info import RequestInfo, info_of
 from kclient.testing.responses import PendingResult, Unframed
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _WRITING = frozenset(
     (0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 38, 39, 40, 42, 43, 44, 47, 49, 51)
 )
 """APIs whose handlers check for error faults twice: before they act and after."""
+_OF_A_LOGIN = (17, 18, 36)
+"""SaslHandshake, ApiVersions and SaslAuthenticate."""
 _MOST_THROTTLE = ((1 << 31) - 1) / 1000
 """Longest throttle time, in seconds."""
 _STEP_SECONDS = 0.05
@@ -76,6 +78,9 @@ class Faults(FaultList):
     a broker is slow          ``delay(None, 0.5, times=None, broker=2)``
     a request waits           ``hold("Fetch")``, then ``release()``
     a quota is exceeded       ``throttle("Produce", 1.5)``
+    a login is refused        ``error("SaslAuthenticate", ErrorCode.SASL_AUTHENTICATION_FAILED)``
+    a session expires         ``expire_session("Produce")``
+    a certificate is renewed  ``rotate_certificate()``
     responses out of order    ``reorder("Produce", count=2)``, or ``repeat("Produce")``
     a response is cut         ``cut_answer("Fetch", byte=100)``
     a request is cut          ``cut_request("Produce", byte=100)``
@@ -211,6 +216,37 @@ class Faults(FaultList):
                 ...
         """
         return self.close(None, times=None, **where)
+
+    @named
+    def expire_session(self, api: Api = None, *, times: Times = 1, **where: Unpack[Where]) -> Fault:
+        """Close the connection on a request, as its login is over (KIP-368).
+
+        Brokers do so after ``session_lifetime``, or the end of a token, unless the client has
+        authenticated again. Connections without a login, and requests that belong to one, are left
+        alone.
+        """
+        given = where.get("when")
+        if given is not None:
+            check.function("when", given)
+
+        def logged_in(request: RequestInfo) -> bool:
+            known = request.user is not None and request.api_key not in _OF_A_LOGIN
+            return known and (given is None or given(request))
+
+        where["when"] = logged_in
+        return self.close(api, times=times, **where)
+
+    def rotate_certificate(self) -> None:
+        """Renew the brokers' certificate, by the same authority; open connections go on.
+
+        It needs no removal: the next connections get the new one.
+
+        Raises:
+            InvalidArgument: The cluster has no TLS.
+        """
+        if self.security is None:
+            raise InvalidArgument("rotate_certificate() needs a cluster with TLS")
+        self.security.rotate_certificate()
 
     @named
     def on(

@@ -248,10 +248,6 @@ class SaslSession:
             return api_key in (API_VERSIONS, HANDSHAKE)
         return self._now() < self._ends_at or api_key == HANDSHAKE
 
-    def end(self) -> None:
-        """The session is over: the next request but SaslHandshake closes the connection."""
-        self._ends_at = -math.inf
-
     def handshake(self, mechanism: str) -> SaslHandshakeResponse:
         """Begin with a mechanism."""
         mechanisms = list(self._security.mechanisms)

@@ -47,35 +47,43 @@ class ServerCertificate:
             raise InvalidConfig(
                 "tls=True needs a package more: pip install 'kclient[tls]'"
             ) from error
-        root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-        authority = root_key.public_key()
+        root_key = ec.generate_private_key(ec.SECP256R1())
         root = _signed(
             _AUTHORITY,
             root_key,
             root_key,
             x509.BasicConstraints(ca=True, path_length=0),
             _usage_of_an_authority(),
-            x509.SubjectKeyIdentifier.from_public_key(authority),
+            x509.SubjectKeyIdentifier.from_public_key(root_key.public_key()),
         )
+        self._root_key = root_key
+        self.authority = root.public_bytes(Encoding.PEM).decode()
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if wants_clients:
+            self.context.load_verify_locations(cadata=self.authority)
+            self.context.verify_mode = ssl.CERT_REQUIRED
+        self.renew()
+
+    def renew(self) -> None:
+        """Sign another certificate, of another key, which connections from now on get."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        key = ec.generate_private_key(ec.SECP256R1())
         own = _signed(
             "broker",
             key,
-            root_key,
+            self._root_key,
             x509.SubjectAlternativeName(
                 [
                     x509.DNSName("localhost"),
                     *(x509.IPAddress(ipaddress.ip_address(one)) for one in _ADDRESSES),
                 ]
             ),
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._root_key.public_key()),
         )
-        self._root_key = root_key
-        self.authority = root.public_bytes(Encoding.PEM).decode()
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         load_chain(self.context, own.public_bytes(Encoding.PEM).decode(), key)
-        if wants_clients:
-            self.context.load_verify_locations(cadata=self.authority)
-            self.context.verify_mode = ssl.CERT_REQUIRED
 
     def of_client(self, name: str) -> tuple[str, Secret]:
         """A certificate for a client, whose common name is ``name``, and its key, both as PEM."""

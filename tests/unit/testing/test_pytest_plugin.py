@@ -223,6 +223,45 @@ def test_a_marker_that_cannot_be_is_one_line(pytester: pytest.Pytester) -> None:
         assert done.outlines[at + 2].startswith(("_____", "====="))
 
 
+def test_a_secured_cluster_comes_with_what_a_client_needs(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
+        import asyncio
+        import pytest
+        import kclient
+        from kclient.testing import ClusterSecurity
+
+        SECURITY = ClusterSecurity({"carol": "x"}, mechanisms=["SCRAM-SHA-512"], tls=True)
+
+        async def use(bootstrap, security):
+            async with asyncio.timeout(30), kclient.Admin(bootstrap, security=security) as admin:
+                await admin.list_topics()
+
+        @pytest.mark.asyncio
+        async def test_in_its_loop(kafka_cluster, kafka_security):
+            assert kafka_cluster.security.usernames == ("alice",)
+            await use(kafka_cluster.bootstrap, kafka_security)
+            with pytest.raises(kclient.BootstrapFailed):
+                await use(kafka_cluster.bootstrap, kclient.Security.plaintext())
+
+        @pytest.mark.kafka_cluster(brokers=1, security=SECURITY)
+        def test_in_a_thread(kafka_bootstrap, kafka_security):
+            asyncio.run(use(kafka_bootstrap, kafka_security))
+
+        @pytest.mark.kafka_cluster(brokers=1, security=None)
+        def test_without(kafka_bootstrap, kafka_security):
+            asyncio.run(use(kafka_bootstrap, kafka_security))
+
+        @pytest.mark.kafka_cluster(security=ClusterSecurity(mechanisms=["OAUTHBEARER"]))
+        def test_without_a_user(kafka_security):
+            pass
+        """,
+    )
+    done.assert_outcomes(passed=3, errors=1)
+    assert "kafka_security has no user: " in str(done.stdout)
+
+
 @pytest.mark.parametrize(
     "arguments", [("--kclient-brokers=0",), ("--kclient-brokers=",), ("-o", "kclient_brokers=two")]
 )
