@@ -43,7 +43,7 @@ from kclient.protocol.messages.sync_group import SyncGroupRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from kclient.testing.api_versions import VERSIONS
-from tests.unit.testing import acl_calls, transaction_calls
+from tests.unit.testing import acl_calls, transaction_calls, user_calls
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
@@ -107,6 +107,7 @@ ASKED: dict[int, Request] = {
         DescribeTopicPartitionsRequest([TopicRequest("t")]),
         *(acl_calls.sample(key) for key in acl_calls.NEWEST),
         *(transaction_calls.sample(*one) for one in transaction_calls.NEWEST.items()),
+        *user_calls.SAMPLES.values(),
     )
 }
 """Requests that reach the API's own handling; for other APIs the default request does."""

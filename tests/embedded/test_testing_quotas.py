@@ -17,21 +17,25 @@ from kclient.protocol.messages.alter_client_quotas import (
 )
 from kclient.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kclient.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from kclient.testing import Cluster, ErrorCode, run_virtually
+from kclient.testing import Cluster, ClusterSecurity, ErrorCode, run_virtually
 from kclient.testing.quota_rules import Entity
 from kclient.testing.quotas import PRODUCER, Rate, quota_of
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, produce
 from tests.unit.testing.raw_peer import RawPeer
+from tests.unit.testing.sasl_peer import logged_in
+
+
+def request_of(names: Mapping[str, str | None], **values: float) -> AlterClientQuotasRequest:
+    entity = [RequestEntityData(*one) for one in names.items()]
+    ops = [OpData(key, value) for key, value in values.items()]
+    return AlterClientQuotasRequest([RequestEntryData(entity, ops)])
 
 
 async def limit(cluster: Cluster, names: Mapping[str, str | None], **values: float) -> int:
     """Set quotas of an entity, and return the code."""
-    entity = [RequestEntityData(*one) for one in names.items()]
-    ops = [OpData(key, value) for key, value in values.items()]
     async with RawPeer.to(cluster.bootstrap) as peer:
-        request = AlterClientQuotasRequest([RequestEntryData(entity, ops)])
-        found = await peer.call(request, 1)
+        found = await peer.call(request_of(names, **values), 1)
     return int(found.entries[0].error_code)
 
 
@@ -124,6 +128,25 @@ async def test_each_broker_counts_by_itself_and_anew_after_a_restart() -> None:
         assert [await throttled(one) for one in (1, 1, 2, 2)] == [False, True] * 2
         await cluster.restart(1)
         assert not await throttled(1)
+
+
+async def test_a_quota_of_a_user_is_for_all_connections_of_that_login() -> None:
+    users = {"alice": "secret", "bob": "secret"}
+    async with Cluster(brokers=1, security=ClusterSecurity(users)) as cluster:
+        cluster.create_topic("flights")
+
+        async def throttled(user: str) -> bool:
+            async with logged_in(cluster, user, "secret") as peer:
+                return bool((await produced(peer, 9_000)).throttle_time_ms)
+
+        async with logged_in(cluster, "alice", "secret") as peer:
+            await peer.call(request_of({"user": "alice"}, producer_byte_rate=1000.0), 1)
+        assert [await throttled(one) for one in ("alice", "bob", "alice", "bob")] == [
+            False,
+            False,
+            True,
+            False,
+        ]
 
 
 async def test_followers_have_no_quota() -> None:

@@ -13,18 +13,8 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import encode_request
 from kclient.protocol.message import Request
 from kclient.protocol.messages import alter_configs
-from kclient.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    RequestEntityData,
-    RequestEntryData,
-)
-from kclient.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-)
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kclient.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -36,26 +26,17 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kclient.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-)
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from kclient.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kclient.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
 from kclient.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from kclient.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-)
 from kclient.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kclient.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -69,14 +50,13 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from kclient.testing.api_versions import VERSIONS
-from tests.unit.testing import acl_calls, group_calls, transaction_calls
+from tests.unit.testing import acl_calls, group_calls, transaction_calls, user_calls
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
@@ -103,6 +83,8 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         return transaction_calls.sample(api_key, version)
     if api_key in acl_calls.NEWEST:
         return acl_calls.sample(api_key)
+    if api_key in user_calls.SAMPLES:
+        return user_calls.SAMPLES[api_key]
     topic = topic_id if version >= 13 else "t"
     requests: dict[int, Request] = {
         0: produce(topic, batch_bytes()),
@@ -125,18 +107,10 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         35: DescribeLogDirsRequest([DescribableLogDirTopic("t", [0])]),
         36: SaslAuthenticateRequest(b"x"),
         37: CreatePartitionsRequest([CreatePartitionsTopic("t", 3 + version, None)]),
-        38: CreateDelegationTokenRequest("", ""),
-        39: RenewDelegationTokenRequest(b"x"),
-        40: ExpireDelegationTokenRequest(b"x"),
-        41: DescribeDelegationTokenRequest(None),
         43: ElectLeadersRequest(0, [TopicPartitions("t", [0])]),
         44: IncrementalAlterConfigsRequest(
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
         ),
-        48: DescribeClientQuotasRequest([ComponentData("user", 2, None)], True),
-        49: AlterClientQuotasRequest([RequestEntryData([RequestEntityData("user", "alice")])]),
-        50: DescribeUserScramCredentialsRequest(None),
-        51: AlterUserScramCredentialsRequest([ScramCredentialDeletion("alice", 1)], []),
         60: DescribeClusterRequest(),
         68: ConsumerGroupHeartbeatRequest("g", "m"),
         76: ShareGroupHeartbeatRequest("g", "m"),
