@@ -77,8 +77,8 @@ class RequestContext:
 
     @property
     def user(self) -> str:
-        """Who sent it: the name of its connection's login."""
-        return (self.session.user if self.session is not None else None) or "ANONYMOUS"
+        """Who sent it: the name of its connection's login, or of the client's certificate."""
+        return (self.certified if self.session is None else self.session.user) or ANONYMOUS
 
     @property
     def client(self) -> Client:
@@ -112,8 +112,7 @@ class RequestContext:
     @property
     def principal(self) -> str:
         """The client, as ACLs name it."""
-        user = self.certified if self.session is None else self.session.user
-        return f"User:{ANONYMOUS if user is None else user}"
+        return f"User:{self.user}"
 
     def allows(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do an operation on a resource."""

@@ -76,7 +76,7 @@ class RequestInfo:
         connection: The number of the connection, counted over the cluster's life.
         correlation_id: As sent.
         replica_id: Node id of the follower that sent it, -1 for requests of clients.
-        user: The name of the login of its connection; None without one.
+        user: The name of the login of its connection, or of the client's certificate; None without.
         request: The decoded message, of ``kclient.protocol.messages``. It has the records of a
             Produce only before it was executed.
         response: The response, or its bytes if a fault returned them; None if there is none yet.
@@ -130,7 +130,7 @@ def info_of(call: RequestContext, response: Response | bytes | None = None) -> R
         call.connection,
         call.correlation_id,
         call.served.replica_id,
-        None if call.session is None else call.session.user,
+        call.certified if call.session is None else call.session.user,
         call.request,
         response,
     )

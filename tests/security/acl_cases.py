@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from kclient.protocol.message import Request
 from kclient.protocol.messages import alter_configs, incremental_alter_configs, produce
 from kclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kclient.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from kclient.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from kclient.protocol.messages.create_acls import AclCreation
+from kclient.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -24,10 +35,18 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kclient.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+)
+from kclient.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
 )
 from kclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from kclient.protocol.messages.describe_log_dirs import (
@@ -41,8 +60,13 @@ from kclient.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from kclient.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kclient.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from kclient.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kclient.protocol.messages.end_txn import EndTxnRequest
+from kclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kclient.protocol.messages.fetch import FetchRequest
 from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from kclient.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -54,6 +78,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.authorizer import CLUSTER_NAME, PatternType, ResourceType
 from kclient.testing.authorizer import AclOperation as Op
@@ -394,6 +419,45 @@ CASES: dict[str, Case] = {
     "all partitions": Case(
         lambda _: DescribeTopicPartitionsRequest(), 0, (topic(Op.DESCRIBE),), listing=True
     ),
+    "quotas, described": Case(
+        lambda _: DescribeClientQuotasRequest([ComponentData("user", 0, "nobody")], True),
+        1,
+        (cluster(Op.DESCRIBE_CONFIGS),),
+    ),
+    "quotas, altered": Case(
+        lambda _: AlterClientQuotasRequest(
+            [
+                RequestEntryData(
+                    [RequestEntityData("user", "nobody")],
+                    [OpData("producer_byte_rate", remove=True)],
+                )
+            ]
+        ),
+        1,
+        (cluster(Op.ALTER_CONFIGS),),
+    ),
+    "users of SCRAM, described": Case(
+        lambda _: DescribeUserScramCredentialsRequest([UserName("nobody")]),
+        0,
+        (cluster(Op.DESCRIBE),),
+    ),
+    "users of SCRAM, altered": Case(
+        lambda _: AlterUserScramCredentialsRequest([ScramCredentialDeletion("nobody", 1)]),
+        0,
+        (cluster(Op.ALTER),),
+    ),
+    "token, for another user": Case(
+        lambda _: CreateDelegationTokenRequest("User", "zoe"),
+        3,
+        (acl("User:zoe", Op.CREATE_TOKENS, ResourceType.USER),),
+    ),
+    "tokens of another user": Case(
+        lambda _: DescribeDelegationTokenRequest([DescribeDelegationTokenOwner("User", "zoe")]),
+        3,
+        (),
+    ),
+    "token, renewed": Case(lambda _: RenewDelegationTokenRequest(b"x"), 2, ()),
+    "token, ended": Case(lambda _: ExpireDelegationTokenRequest(b"x"), 2, ()),
 }
 """By a name of the case."""
 

@@ -18,6 +18,7 @@ from kclient.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.quota_rules import IP, Entity, altered, matching, shown
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError, bad_request
@@ -29,6 +30,7 @@ def describe_quotas(
     """Describe the quotas of the entities that match a filter."""
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
         found = matching(call.image.quotas, request.components, strict=request.strict)
     except ApiError as refused:
         return DescribeClientQuotasResponse(
@@ -52,6 +54,7 @@ def alter_quotas(
     outcomes: dict[Entity, ApiError | None]
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
         controller = call.broker.controller()
         new: dict[Entity, dict[str, float]] = {}
         outcomes = {}

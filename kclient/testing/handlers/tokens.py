@@ -26,6 +26,7 @@ from kclient.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.delegation_tokens import (
     USER_TYPE,
     DelegationToken,
@@ -54,9 +55,9 @@ def _no_expiry(refused: ApiError) -> int:
 
 
 def _check_allowed(call: RequestContext) -> None:
-    """Raise ApiError unless the connection has a login, and not one by a token."""
+    """Raise ApiError unless the connection has a login or certificate, and no login by a token."""
     call.check_fault()
-    if call.session is None or call.session.by_token:
+    if call.certified is None and (call.session is None or call.session.by_token):
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
@@ -93,6 +94,10 @@ def _created(
     requester: Principal,
 ) -> tuple[DelegationToken, bytes]:
     _check_allowed(call)
+    if owner != requester and not call.allows(
+        AclOperation.CREATE_TOKENS, ResourceType.USER, _name_of(owner)
+    ):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if any(one.principal_type != USER_TYPE for one in request.renewers):
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     controller = call.broker.controller()
@@ -164,10 +169,24 @@ def describe_tokens(
                 _described(call, token, tokens.hmac(token.token_id))
                 for token in call.image.tokens.values()
                 if owners is None or any(token.is_of(one) for one in owners)
+                if _may_describe(call, token)
             ]
         )
     except ApiError as refused:
         return DescribeDelegationTokenResponse(refused.code)
+
+
+def _may_describe(call: RequestContext, token: DelegationToken) -> bool:
+    return (
+        token.is_of(_requester(call))
+        or call.allows(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or call.allows(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, _name_of(token.owner))
+    )
+
+
+def _name_of(principal: Principal) -> str:
+    """As ACLs have it."""
+    return ":".join(principal)
 
 
 def _described(

@@ -16,6 +16,7 @@ from kclient.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kclient.testing.authorizer import AclOperation, ResourceType
 from kclient.testing.request_context import RequestContext
 from kclient.testing.responses import ApiError
 from kclient.testing.scram_users import ScramUsers
@@ -25,9 +26,14 @@ def describe_scram(
     call: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the named users, or all of them: mechanisms and iterations."""
-    code = call.error_for()
+    code = call.error_for() or call.denial(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     if code is not None:
-        return DescribeUserScramCredentialsResponse(error_code=code)
+        return DescribeUserScramCredentialsResponse(
+            error_code=code,
+            results=[
+                DescribeUserScramCredentialsResult(one.name, code) for one in request.users or ()
+            ],
+        )
     users = ScramUsers(call.image, call.broker.security)
     named = Counter(one.name for one in request.users or ()) or Counter(users.names())
     return DescribeUserScramCredentialsResponse(
@@ -57,6 +63,7 @@ def alter_scram(
     outcomes: dict[str, ApiError | None]
     try:
         call.check_fault()
+        call.check_allowed(AclOperation.ALTER, ResourceType.CLUSTER)
         controller = call.broker.controller()
         users = ScramUsers(controller.image, call.broker.security)
         records, outcomes = users.altered(request.deletions, request.upsertions)
