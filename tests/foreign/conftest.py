@@ -13,6 +13,8 @@ from tests.foreign.features import TRANSACTIONS
 from tests.foreign.run import SECURED_FEATURES, Report, run
 from tests.foreign.target import EMBEDDED, SECURED, Target, target
 
+OF_EMBEDDED = ("test_secured.py", "test_security_tools.py", "test_transaction_versions.py")
+
 
 @pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest) -> Iterator[Target]:
@@ -46,6 +48,6 @@ def report_v1() -> Iterator[Callable[[str], Report]]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Tests of versions and of logins are of the embedded cluster, whatever others play on."""
     embedded = config.getoption("--broker") in EMBEDDED
-    if collection_path.name in ("test_transaction_versions.py", "test_secured.py"):
+    if collection_path.name in OF_EMBEDDED:
         return not embedded or "KCLIENT_TEST_BOOTSTRAP" in os.environ
     return None
