@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import trustme
-
 from tests.support.class_path import cache_directory, require
 from tests.support.programs import output_of
 
@@ -48,6 +46,8 @@ def keystore() -> Path:
 
 def client_authority() -> Path:
     """Return the PEM file of the authority whose clients a secured broker trusts."""
+    import trustme  # here, as brokers are started before it is installed
+
     directory = cache_directory() / "tls"
     certificate, key = directory / "clients.pem", directory / "clients.key"
     if not (certificate.exists() and key.exists()):
@@ -60,6 +60,8 @@ def client_authority() -> Path:
 
 def client_certificate(name: str, directory: Path) -> Path:
     """Write a PEM file with key and certificate of a client whose common name is ``name``."""
+    import trustme
+
     certificate = client_authority()
     authority = trustme.CA.from_pem(
         certificate.read_bytes(), certificate.with_suffix(".key").read_bytes()
