@@ -208,6 +208,34 @@ class Security(Frozen):
         return cls._with_sasl(Sasl("OAUTHBEARER", tokens=token), unencrypted, tls)
 
     @classmethod
+    def msk_iam(
+        cls,
+        region: str | None = None,
+        *,
+        profile: str | None = None,
+        role_arn: str | None = None,
+        **tls: Unpack[TlsOptions],
+    ) -> Security:
+        """IAM of Amazon MSK: SASL OAUTHBEARER with tokens that credentials of AWS have signed.
+
+        It needs ``kclient[msk]``. Credentials are looked up for each token, in a thread, where
+        AWS's tools find them; a token is used for twelve of its fifteen minutes.
+
+        Args:
+            region: Where the cluster is, such as ``eu-west-1``; by default that of the AWS profile.
+            profile: Its name in AWS's shared files; by default that of ``AWS_PROFILE``.
+            role_arn: A role that is assumed with the credentials, by AWS's STS.
+            tls: As of ``tls``.
+
+        Raises:
+            InvalidConfig: Something is missing or unusable.
+        """
+        from kclient.msk_iam import MskIamTokens
+
+        tokens = MskIamTokens(region, profile, role_arn)
+        return cls._with_sasl(Sasl("OAUTHBEARER", tokens=tokens), False, tls)
+
+    @classmethod
     def gssapi(
         cls,
         *,

@@ -29,6 +29,7 @@ BASE = {
         "frozen",
         "jaas",
         "keywords",
+        "msk_iam",
         "properties",
         "partitioners",
         "settings",
