@@ -7,16 +7,21 @@ import math
 import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from kclient.credentials import SCRAM, checked_name, checked_password
+from kclient.clock import SystemClock
+from kclient.credentials import SCRAM, Token, checked_name, checked_password
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.secret import Secret
 from kclient.security import Security
-from kclient.testing.arguments import seconds_of
+from kclient.testing.arguments import flag, seconds_of
 from kclient.testing.authorizer import Authorizer
 from kclient.testing.sasl import ITERATIONS, ScramCredential, scram_credential
 from kclient.testing.server_certificate import ServerCertificate
+from kclient.testing.token_signer import TokenSigner
+
+if TYPE_CHECKING:
+    from kclient.credentials import TokenSource
 
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 
@@ -28,6 +33,8 @@ class ClusterSecurity:
         users: Passwords by name. With users, or the mechanism OAUTHBEARER, clients must log in.
         mechanisms: Of SASL: PLAIN and both of SCRAM by default. OAUTHBEARER takes unsecured tokens,
             as Kafka does where nothing else is configured.
+        signed_tokens: OAUTHBEARER takes those of ``token`` only, signed (RS256) by a key that is
+            made for this value; that needs ``kclient[oauth]``.
         tls: Listeners speak TLS, by a certificate for loopback that is made for this value; that
             needs ``kclient[tls]``.
         client_certificates: With ``tls``, clients must have a certificate of the same authority,
@@ -53,6 +60,7 @@ class ClusterSecurity:
         users: Mapping[str, str | Secret] | None = None,
         *,
         mechanisms: Sequence[str] = ("PLAIN", *SCRAM),
+        signed_tokens: bool = False,
         tls: bool = False,
         client_certificates: bool = False,
         session_lifetime: float | None = None,
@@ -73,6 +81,9 @@ class ClusterSecurity:
             raise InvalidArgument(f"users: {error.message}") from None
         self.authorizer = None if super_users is None else Authorizer(_names(super_users))
         self.mechanisms = tuple(mechanisms)
+        if flag("signed_tokens", signed_tokens) and "OAUTHBEARER" not in mechanisms:
+            raise InvalidArgument("signed_tokens=True needs the mechanism OAUTHBEARER")
+        self._signer = TokenSigner(signed=signed_tokens)
         self.session_lifetime = math.inf if session_lifetime is None else session_lifetime
         if client_certificates and (self.wants_sasl or not tls):
             raise InvalidArgument(
@@ -107,12 +118,13 @@ class ClusterSecurity:
         """The ``Security`` of a client.
 
         Args:
-            username: One of the users; any name where clients have certificates; None where neither
-                is needed.
-            mechanism: The first one with a password by default.
+            username: One of the users; any name where clients have certificates, or for tokens;
+                None where neither is needed.
+            mechanism: By default the first one with a password, or else OAUTHBEARER, which has a
+                ``token`` made whenever the client needs one.
 
         Raises:
-            InvalidArgument: There is no such user, or the mechanism has no password.
+            InvalidArgument: There is no such user, or the cluster hasn't the mechanism.
         """
         tls: dict[str, Any] = {"unencrypted": True}
         if self._certificate is not None:
@@ -124,20 +136,54 @@ class ClusterSecurity:
         if self._certificate is not None and self._wants_certificates:
             certificate, key = self._certificate.of_client(username)
             return Security.tls(certificate=certificate, key=key, **tls)
+        with_password = [one for one in self.mechanisms if one != "OAUTHBEARER"]
+        chosen = mechanism or next(iter(with_password or self.mechanisms), None)
+        if chosen not in self.mechanisms:
+            raise InvalidArgument(
+                f"mechanism={chosen!r}: allowed are {', '.join(self.mechanisms) or 'none'}"
+            )
+        if chosen == "OAUTHBEARER":
+            return Security.oauth(self._source(username), **tls)
         if username not in self._passwords:
             raise InvalidArgument(
                 f"username={username!r}: known are {', '.join(self._passwords) or 'none'}"
-            )
-        with_password = [one for one in self.mechanisms if one != "OAUTHBEARER"]
-        chosen = mechanism or next(iter(with_password), None)
-        if chosen not in with_password:
-            raise InvalidArgument(
-                f"mechanism={chosen!r}: allowed are {', '.join(with_password) or 'none'}"
             )
         password = self._passwords[username]
         if chosen == "PLAIN":
             return Security.sasl_plain(username, password, **tls)
         return Security.sasl_scram(username, password, mechanism=cast("Any", chosen), **tls)
+
+    def token(self, username: str, *, lifetime: float = 3600.0) -> Token:
+        """A token for OAUTHBEARER that the cluster takes: a signed one, if it wants those.
+
+        Args:
+            username: Any name: the claim ``sub``.
+            lifetime: Seconds until it expires, by the clock of the running loop.
+
+        Raises:
+            InvalidArgument: An argument is invalid.
+        """
+        try:
+            checked_name(username)
+        except InvalidConfig as error:
+            raise InvalidArgument(error.message) from None
+        clock = SystemClock()
+        clock.use_environment()
+        now = clock.wall_ms() / 1000
+        expires_at = now + seconds_of("lifetime", lifetime)
+        return Token(self._signer.token({"sub": username, "iat": now, "exp": expires_at}))
+
+    def _source(self, username: str) -> TokenSource:
+        self.token(username)  # raises at once
+
+        async def source() -> Token:
+            return self.token(username)
+
+        return source
+
+    def claims(self, token: str) -> dict[str, Any]:
+        """What a token of ``token`` says. Raises ValueError, KeyError or TypeError for others."""
+        return self._signer.claims(token)
 
     def set_password(self, username: str, password: str | Secret | None) -> None:
         """Change a password, add a user, or remove one (None); sessions that are open go on.

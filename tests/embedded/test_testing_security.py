@@ -6,13 +6,14 @@ import asyncio
 import base64
 import json
 import logging
+import sys
 import traceback
 from typing import Any
 
 import pytest
 
 import kclient
-from kclient import InvalidArgument, Security, TopicPartition
+from kclient import InvalidArgument, Secret, Security, TopicPartition
 from kclient.testing import Cluster, ClusterSecurity, ErrorCode, run_virtually
 
 USERS = {"alice": "canary-2ea4", "zoe, =": "größe; =,"}
@@ -64,6 +65,49 @@ async def test_tokens() -> None:
         await round_trip(cluster, good)
         bad = Security.oauth(lambda: kclient.Token(CANARY), unencrypted=True)
         assert "token" in await refusal(cluster, bad)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_tokens_of_the_cluster_are_renewed_unseen(signed: bool) -> None:
+    security = ClusterSecurity(
+        {"alice": CANARY}, mechanisms=["OAUTHBEARER"], signed_tokens=signed, session_lifetime=1800.0
+    )
+
+    async def scene() -> int:
+        async with Cluster(brokers=1, security=security) as cluster:
+            async with kclient.Admin(cluster.bootstrap, security=security.client("alice")) as admin:
+                for _ in range(24):
+                    await admin.list_topics()
+                    await asyncio.sleep(600.0)
+                assert not failures(admin)
+            return cluster.requests.count("SaslHandshake")
+
+    assert run_virtually(scene(), seed=11) > 8
+
+
+@pytest.mark.parametrize("fault", ["unsecured", "of another key", "changed", "expired"])
+async def test_only_signed_tokens_are_taken(fault: str) -> None:
+    def cluster_security(*, signed: bool) -> ClusterSecurity:
+        return ClusterSecurity(mechanisms=["PLAIN", "OAUTHBEARER"], signed_tokens=signed)
+
+    security = cluster_security(signed=True)
+    if fault == "unsecured":
+        token = cluster_security(signed=False).token("alice")
+    elif fault == "of another key":
+        token = cluster_security(signed=True).token("alice")
+    else:
+        token = security.token("alice", lifetime=0.0 if fault == "expired" else 3600.0)
+    value = Secret(token.value).reveal()
+    if fault == "changed":
+        head, body, signature = value.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        body = base64.urlsafe_b64encode(json.dumps(claims | {"sub": "bob"}).encode()).decode()
+        value = f"{head}.{body.rstrip('=')}.{signature}"
+    async with Cluster(brokers=1, security=security) as cluster:
+        await round_trip(cluster, security.client("alice", "OAUTHBEARER"))
+        # A client sends none that it knows to have expired.
+        found = Security.oauth(lambda: kclient.Token(value, expires_at=4e9), unencrypted=True)
+        assert "invalid_token" in await refusal(cluster, found)
 
 
 async def refusal(cluster: Cluster, security: Security) -> str:
@@ -313,6 +357,8 @@ def test_a_session_that_cant_be_renewed_ends_with_its_connection() -> None:
         ({"mechanisms": ["GSSAPI"]}, "allowed are PLAIN"),
         ({"mechanisms": "PLAIN"}, "in a sequence"),
         ({"session_lifetime": -1.0}, "session_lifetime"),
+        ({"signed_tokens": True}, "needs the mechanism OAUTHBEARER"),
+        ({"signed_tokens": 1}, "signed_tokens=1"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], words: str) -> None:
@@ -339,3 +385,13 @@ def test_the_security_of_a_client_is_of_a_known_user() -> None:
         security.client("bob")
     with pytest.raises(InvalidArgument, match="mechanism='OAUTHBEARER'"):
         security.client("alice", "OAUTHBEARER")
+    with pytest.raises(InvalidArgument, match="username=''"):
+        ClusterSecurity(mechanisms=["OAUTHBEARER"]).client("")
+    with pytest.raises(InvalidArgument, match="lifetime=-1"):
+        ClusterSecurity(mechanisms=["OAUTHBEARER"]).token("alice", lifetime=-1)
+
+
+def test_signed_tokens_need_a_package_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
+    with pytest.raises(kclient.InvalidConfig, match=r"pip install 'kclient\[oauth\]'"):
+        ClusterSecurity(mechanisms=["OAUTHBEARER"], signed_tokens=True)
