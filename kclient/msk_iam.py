@@ -83,7 +83,8 @@ class MskIamTokens:
         if not region:
             raise AuthenticationFailed(
                 "the region of the cluster isn't known",
-                hint="Security.msk_iam('eu-west-1') has it, or region= of the AWS profile",
+                hint="Security.msk_iam('eu-west-1') has it, the bootstrap.servers of a file, or "
+                "region= of the AWS profile",
             )
         if self.role_arn is not None:
             credentials = _of_role(session, region, self.role_arn)

@@ -87,6 +87,7 @@ _SWITCHED_OFF = {
     "topic_metadata_refresh_interval_ms": -1.0,
 }
 """Durations for which so much or less means that there is no limit."""
+_ADDRESSES = ("bootstrap_servers", "metadata_broker_list")
 _MAX_INT = 2**31 - 1
 """Of Java and librdkafka; as a size, it asks for as much as can be had."""
 _CALLBACKS = {
@@ -176,10 +177,11 @@ class _Reader:
                 secured[name] = str(value).strip()
             else:
                 self._take(name, value)
-        security = security_from(secured, self._unused)
+        names = {normalised(name): name for name in pairs}
+        bootstrap = ",".join(str(pairs[names[key]]) for key in _ADDRESSES if key in names)
+        security = security_from(secured, self._unused, bootstrap)
         if security is not None:
             self._found["security"] = security
-        names = {normalised(name): name for name in pairs}
         if "enable_auto_offset_store" in names and self._client == "Consumer":
             name = names["enable_auto_offset_store"]
             self._check_stored_offsets(name, str(pairs[name]).strip())

@@ -23,7 +23,7 @@ from kclient.tls import TlsContext
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OPT_IN = "kclient_allow_unencrypted_passwords"
 _OPT_OUT = "kclient_allow_unverified_hostnames"
-_MECHANISMS = ("PLAIN", *SCRAM, "GSSAPI")
+_MECHANISMS = ("PLAIN", *SCRAM, "GSSAPI", "AWS_MSK_IAM")
 _OF_JAVA = {
     *("ssl_keymanager_algorithm", "ssl_keystore_type", "ssl_protocol", "ssl_provider"),
     *("ssl_secure_random_implementation", "ssl_trustmanager_algorithm", "ssl_truststore_type"),
@@ -53,15 +53,21 @@ _PEM = re.compile(r"(-----BEGIN [^-]+-----)\s+([a-zA-Z0-9+/=\s]+)(-----END [^-]+
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+_IAM_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
+_IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _MODULES = {
     _PLAIN_MODULE: ("PLAIN",),
     _SCRAM_MODULE: tuple(SCRAM),
     _KERBEROS_MODULE: ("GSSAPI",),
+    _IAM_MODULE: ("AWS_MSK_IAM",),
 }
 _OF_KERBEROS = {f"sasl_kerberos_{name}" for name in ("principal", "keytab", "service_name")}
 _OF_KERBEROS_MODULE = ("useKeyTab", "keyTab", "principal", "useTicketCache", "serviceName")
+_OF_IAM_MODULE = ("awsProfileName", "awsRoleArn")
+_MSK_HOST = re.compile(r"[.]kafka(?:-serverless)?[.]([a-z0-9-]+)[.]amazonaws[.]com\b")
 _IN_JAVA_ONLY = {
     *("debug", "doNotPrompt", "isInitiator", "refreshKrb5Config", "renewTGT", "storeKey"),
+    "awsDebugCreds",
 }
 """Options of Java's modules that choose no credentials."""
 
@@ -71,12 +77,15 @@ def is_of_security(key: str) -> bool:
     return key in _CHECKED or key.startswith(("ssl_", "sasl_", "enable_sasl_", "https_ca_"))
 
 
-def security_from(given: Mapping[str, str], unused: dict[str, str]) -> Security | None:
+def security_from(
+    given: Mapping[str, str], unused: dict[str, str], bootstrap: str = ""
+) -> Security | None:
     """Return the security that the properties ask for; None if they don't say.
 
     Args:
         given: The properties of which ``is_of_security`` is true.
         unused: Gets the names of those without meaning, and why.
+        bootstrap: Addresses of brokers, if they are known: those of Amazon MSK have a region.
 
     Raises:
         InvalidConfig: It can't be honoured, or a file can't be used.
@@ -104,7 +113,8 @@ def security_from(given: Mapping[str, str], unused: dict[str, str]) -> Security 
     if protocol.endswith("SSL"):
         security = _tls(given, values, unused)
     if protocol.startswith("SASL_"):
-        login = _sasl(names, values, unused, unencrypted=protocol == "SASL_PLAINTEXT")
+        unencrypted = protocol == "SASL_PLAINTEXT"
+        login = _sasl(names, values, unused, bootstrap, unencrypted=unencrypted)
         security = Security(security.tls_context, login.sasl)
     if values.get("ssl_enabled_protocols") and security.tls_context is not None:
         return _of_versions(security, values["ssl_enabled_protocols"])
@@ -175,6 +185,7 @@ def _sasl(
     names: Mapping[str, str],
     values: Mapping[str, str],
     unused: dict[str, str],
+    bootstrap: str,
     *,
     unencrypted: bool,
 ) -> Security:
@@ -192,10 +203,14 @@ def _sasl(
                 unused[name] = "the Kerberos library renews tickets"
         elif key.startswith(_OF_OTHER_MECHANISMS):
             unused[name] = f"sasl.mechanism is {mechanism}"
+        elif mechanism == "AWS_MSK_IAM" and values[key] == _IAM_HANDLER:
+            continue
         elif key.startswith("sasl_") and key not in _OF_SASL and values[key]:
             raise InvalidConfig(f"{name} can't be honoured", hint="give security=Security....")
     if mechanism == "GSSAPI":
         return _kerberos(values)
+    if mechanism == "AWS_MSK_IAM":
+        return _msk_iam(values, bootstrap, unencrypted=unencrypted)
     username, password = values.get("sasl_username"), values.get("sasl_password")
     token = False
     if values.get("sasl_jaas_config"):
@@ -252,6 +267,21 @@ def _kerberos(values: Mapping[str, str]) -> Security:
         keytab=keytab or None,
         service_name=service or "kafka",
         unencrypted=True,
+    )
+
+
+def _msk_iam(values: Mapping[str, str], bootstrap: str, *, unencrypted: bool) -> Security:
+    """The login by AWS's identities."""
+    if unencrypted:
+        raise InvalidConfig("sasl.mechanism=AWS_MSK_IAM needs security.protocol=SASL_SSL")
+    options: Mapping[str, str] = {}
+    if values.get("sasl_jaas_config"):
+        options = _options_of(values["sasl_jaas_config"], "AWS_MSK_IAM", _OF_IAM_MODULE)
+    found = _MSK_HOST.search(bootstrap.lower())
+    return Security.msk_iam(
+        found[1] if found else None,
+        profile=options.get("awsProfileName"),
+        role_arn=options.get("awsRoleArn"),
     )
 
 

@@ -42,7 +42,8 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   `SCRAM-SHA-256` or `SCRAM-SHA-512`, with the line of Java's login module in `sasl.jaas.config`, or
   librdkafka's `sasl.username` and `sasl.password`; or it is `GSSAPI`, also where it is missing,
   with `Krb5LoginModule` in that line (for a keytab or the ticket cache), or
-  `sasl.kerberos.principal` and `sasl.kerberos.keytab`, and `sasl.kerberos.service.name`. `PLAIN`
+  `sasl.kerberos.principal` and `sasl.kerberos.keytab`, and `sasl.kerberos.service.name`; or it is
+  `AWS_MSK_IAM`, with `IAMLoginModule` (`awsProfileName`, `awsRoleArn`) in that line. `PLAIN`
   without TLS would show the password to anyone on the way: that takes
   `kclient.allow.unencrypted.passwords=true`. An empty `ssl.endpoint.identification.algorithm` would
   take any host of the authorities for a broker: that takes

@@ -73,6 +73,9 @@ REFUSED = {
 }
 """And what the error advises."""
 
+AWAITED = {"msk_iam": "OAUTHBEARER"}
+"""Taken, and with which mechanism."""
+
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -127,6 +130,18 @@ def test_a_file_of_the_field_is_taken(
     if context is not None:
         assert context.check_hostname
         assert context.verify_mode is ssl.CERT_REQUIRED
+    assert "canary" not in caplog.text + repr(security)
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_a_file_of_other_mechanisms_is_taken(
+    name: str, stores: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    security = security_of(name, stores)
+    assert security.protocol == "SASL_SSL"
+    assert security.sasl is not None
+    assert security.sasl.mechanism == AWAITED[name]
     assert "canary" not in caplog.text + repr(security)
 
 

@@ -11,6 +11,7 @@ import pytest
 from kclient import InvalidConfig, ProducerConfig, Secret
 from kclient.credentials import Kerberos, Sasl
 from kclient.jaas import parse_jaas
+from kclient.msk_iam import MskIamTokens
 from kclient.security import Security
 
 CANARY = "canary1c2d"
@@ -18,6 +19,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
+IAM = "software.amazon.msk.auth.iam"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 
 
@@ -128,6 +130,34 @@ def test_scram_needs_no_tls() -> None:
     assert found.protocol == "SASL_PLAINTEXT"
 
 
+@pytest.mark.parametrize(
+    ("bootstrap", "region"),
+    [
+        ("b-1.demo.ab12.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.demo:9098", "eu-west-1"),
+        ("boot-x1.c1.kafka-serverless.us-east-1.amazonaws.com:9098", "us-east-1"),
+        ("b-1.demo.ab12.kafka.cn-north-1.amazonaws.com.cn:9098", "cn-north-1"),
+        ("kafka.example.com:9098", None),
+    ],
+)
+def test_iam_of_amazon_msk_is_read_and_its_region_is_in_the_addresses(
+    bootstrap: str, region: str | None
+) -> None:
+    options = 'awsProfileName="orders" awsRoleArn="arn:aws:iam::1:role/a" awsDebugCreds=true'
+    found = security(
+        bootstrap_servers=bootstrap,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="AWS_MSK_IAM",
+        sasl_jaas_config=f"{IAM}.IAMLoginModule required {options};",
+        sasl_client_callback_handler_class=f"{IAM}.IAMClientCallbackHandler",
+    )
+    assert found.protocol == "SASL_SSL"
+    assert found.sasl is not None
+    tokens = found.sasl.tokens
+    assert isinstance(tokens, MskIamTokens)
+    assert (tokens.region, tokens.profile) == (region, "orders")
+    assert tokens.role_arn == "arn:aws:iam::1:role/a"
+
+
 def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> None:
     given = {
         "security_protocol": "SASL_PLAINTEXT",
@@ -219,13 +249,28 @@ def test_a_password_goes_unencrypted_only_where_that_is_allowed_by_name() -> Non
             {"sasl_mechanism": "PLAIN", "sasl_client_callback_handler_class": "com.example.H"},
             "sasl.client.callback.handler.class can't be honoured",
         ),
+        (
+            {"sasl_mechanism": "AWS_MSK_IAM", "security_protocol": "SASL_PLAINTEXT"},
+            "needs security",
+        ),
+        (
+            {"sasl_mechanism": "AWS_MSK_IAM", "sasl_client_callback_handler_class": "a.B"},
+            "sasl.client.callback.handler.class can't be honoured",
+        ),
+        (
+            {
+                "sasl_mechanism": "AWS_MSK_IAM",
+                "sasl_jaas_config": f"{IAM}.IAMLoginModule required awsStsRegion=a;",
+            },
+            "allowed are awsProfileName, awsRoleArn",
+        ),
     ],
 )
 def test_what_cant_be_used_is_refused_in_words(
     properties: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidConfig) as caught:
-        security(security_protocol="SASL_SSL", **properties)
+        security(**{"security_protocol": "SASL_SSL"} | properties)
     assert words in str(caught.value)
     assert CANARY not in str(caught.value) + caplog.text
 
