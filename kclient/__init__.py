@@ -51,6 +51,7 @@ _NAMES = {
     "kclient.group.group_member": ("GroupMember",),
     "kclient.group.member": ("JoinedMember",),
     "kclient.group.user_protocol": ("GroupAssignment", "GroupProtocol"),
+    "kclient.oidc": ("ClientCredentials", "JwtBearer", "TokenFile"),
     "kclient.process": ("process",),
     "kclient.producer": ("Delivery", "Outgoing", "Producer"),
     "kclient.producer.transaction_manager": ("Transaction",),
@@ -181,6 +182,9 @@ if TYPE_CHECKING:
     from kclient.group.member import JoinedMember as JoinedMember
     from kclient.group.user_protocol import GroupAssignment as GroupAssignment
     from kclient.group.user_protocol import GroupProtocol as GroupProtocol
+    from kclient.oidc import ClientCredentials as ClientCredentials
+    from kclient.oidc import JwtBearer as JwtBearer
+    from kclient.oidc import TokenFile as TokenFile
     from kclient.process import process as process
     from kclient.producer import Delivery as Delivery
     from kclient.producer import Outgoing as Outgoing

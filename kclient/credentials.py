@@ -6,6 +6,7 @@ Values only, made by the class methods of ``Security``; ``network/sasl`` uses th
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
@@ -52,7 +53,8 @@ class Token(Frozen):
         if not _TOKEN.fullmatch(secret.reveal()):
             raise InvalidArgument("the token is empty or has characters that no token has")
         if self.expires_at is None:
-            object.__setattr__(self, "expires_at", _expiry(secret.reveal()))
+            expiry = seconds_in(jwt_claims(secret.reveal()).get("exp"))
+            object.__setattr__(self, "expires_at", expiry)
         for name, said in self.extensions.items():
             if name == "auth" or not _EXTENSION.fullmatch(name) or not _VALUE.fullmatch(said):
                 raise InvalidArgument(
@@ -61,19 +63,28 @@ class Token(Frozen):
                 )
 
 
-def _expiry(token: str) -> float | None:
-    """The claim ``exp`` of a JWT, which the broker verifies and we needn't."""
+def jwt_claims(token: str) -> dict[str, Any]:
+    """The claims of a JWT, which the broker verifies and we needn't; empty for other tokens."""
     import base64
     import json
 
     parts = token.split(".")
     if len(parts) != 3:
-        return None
+        return {}
     try:
-        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return float(claims["exp"])
-    except (ValueError, KeyError, TypeError):
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def seconds_in(value: object) -> float | None:
+    """A number of seconds in JSON, which some servers write as text; None for anything else."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
         return None
+    return seconds if math.isfinite(seconds) else None
 
 
 @frozen

@@ -25,7 +25,7 @@ class Counterpart(NamedTuple):
     note: str = ""
 
 
-_OIDC = "fetching tokens by OIDC is not in this release: Security.oauth(token) takes a function"
+_OIDC = "Security.oauth(ClientCredentials(...)), JwtBearer(...) or a function"
 _SASL = "Security.sasl_plain(...), .sasl_scram(...), .oauth(...) or .gssapi(...)"
 _METRICS = "metrics() returns all counters"
 _VERSIONS = "versions are negotiated with each broker"
@@ -97,7 +97,9 @@ TABLE: dict[str, Counterpart] = {
         None, "the end is where consumer.lag(partition) is 0; it is None until known"
     ),
     "enable_random_seed": Counterpart(None, _NOTHING),
-    "enable_sasl_oauthbearer_unsecure_jwt": Counterpart(None, _OIDC),
+    "enable_sasl_oauthbearer_unsecure_jwt": Counterpart(
+        None, "tokens of your own making: Security.oauth(token) takes a function"
+    ),
     "enable_ssl_certificate_verification": Counterpart(
         "security", "certificates are always verified by Security.tls()"
     ),
@@ -119,7 +121,7 @@ TABLE: dict[str, Counterpart] = {
         None, "the classic protocol has partition_assignment_strategy"
     ),
     "heartbeat_interval_ms": Counterpart("heartbeat_interval"),
-    "https_ca_*": Counterpart(None, _OIDC),
+    "https_ca_*": Counterpart("security", "ca_file= of ClientCredentials(...) or JwtBearer(...)"),
     "interceptor_classes": Counterpart(None, _PLUG_INS),
     "interceptors": Counterpart(None, _PLUG_INS),
     "internal_termination_signal": Counterpart(None, "there are no threads to end"),
@@ -200,7 +202,7 @@ TABLE: dict[str, Counterpart] = {
         "security", "Security.gssapi(principal=..., keytab=..., service_name=...)"
     ),
     "sasl_oauth_token_provider": Counterpart("security", "Security.oauth(token)"),
-    "sasl_oauthbearer_*": Counterpart(None, _OIDC),
+    "sasl_oauthbearer_*": Counterpart("security", _OIDC),
     "security_protocol": Counterpart(
         "security", f"Security.plaintext(), Security.tls(...), {_SASL}"
     ),

@@ -195,7 +195,7 @@ class Security(Frozen):
             token: A function that returns or awaits a ``Token``, or a JWT as text. It is called
                 once for all connections of a client, and again after 80% of the token's life; while
                 the last one is valid, it may fail. One that isn't a coroutine function runs in a
-                thread.
+                thread. ``ClientCredentials``, ``JwtBearer`` and ``TokenFile`` are such functions.
             unencrypted: The listener is SASL_PLAINTEXT: the token can be read, and used, by anyone
                 on the way. Nothing but this makes a client send it so.
             tls: As of ``tls``.

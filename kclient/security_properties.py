@@ -17,13 +17,14 @@ from kclient.credentials import SCRAM
 from kclient.errors import InvalidConfig
 from kclient.foreign_settings import normalised
 from kclient.jaas import KNOWN, parse_jaas
+from kclient.oauth_properties import OAUTH_CHECKED, oauth_source
 from kclient.security import Security
 from kclient.tls import TlsContext
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OPT_IN = "kclient_allow_unencrypted_passwords"
 _OPT_OUT = "kclient_allow_unverified_hostnames"
-_MECHANISMS = ("PLAIN", *SCRAM, "GSSAPI", "AWS_MSK_IAM")
+_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _OF_JAVA = {
     *("ssl_keymanager_algorithm", "ssl_keystore_type", "ssl_protocol", "ssl_provider"),
     *("ssl_secure_random_implementation", "ssl_trustmanager_algorithm", "ssl_truststore_type"),
@@ -42,7 +43,7 @@ _ONE_OF: dict[str, tuple[str, ...]] = {
 """Arguments of ``Security.tls``, and the properties that give them."""
 _CHECKED = {
     *("security_protocol", "enable_ssl_certificate_verification", "ssl_enabled_protocols"),
-    *("ssl_endpoint_identification_algorithm", _OPT_IN, _OPT_OUT),
+    *("ssl_endpoint_identification_algorithm", _OPT_IN, _OPT_OUT, *OAUTH_CHECKED),
     *(name for names in _ONE_OF.values() for name in names),
 }
 _OF_SASL = {
@@ -107,8 +108,10 @@ def security_from(
         of_sasl = key.startswith(("sasl_", "enable_sasl_"))
         if of_sasl and not protocol.startswith("SASL_"):
             unused[name] = f"security.protocol is {protocol}"
-        elif key.startswith(("ssl_", "enable_ssl_", "https_")) and not protocol.endswith("SSL"):
+        elif key.startswith(("ssl_", "enable_ssl_")) and not protocol.endswith("SSL"):
             unused[name] = f"security.protocol is {protocol}"
+        elif key.startswith("https_ca_") and _mechanism(values) != "OAUTHBEARER":
+            unused[name] = "no token is fetched"
     security = Security.plaintext()
     if protocol.endswith("SSL"):
         security = _tls(given, values, unused)
@@ -152,7 +155,7 @@ def _tls(given: Mapping[str, str], values: Mapping[str, str], unused: dict[str, 
         key = normalised(name)
         if key in _OF_JAVA:
             unused[name] = "TLS is Python's ssl module, which finds out what a store is"
-        elif key.startswith(("ssl_", "https_")) and key not in _CHECKED and values[key]:
+        elif key.startswith("ssl_") and key not in _CHECKED and values[key]:
             raise InvalidConfig(
                 f"{name} can't be honoured",
                 hint="leave out all ssl.*, and give security=Security.tls(ssl_context=...)",
@@ -190,13 +193,14 @@ def _sasl(
     unencrypted: bool,
 ) -> Security:
     """The login; ``unencrypted`` says that the protocol has no TLS for it."""
-    mechanism = (values.get("sasl_mechanism") or values.get("sasl_mechanisms") or "GSSAPI").upper()
+    mechanism = _mechanism(values)
     if mechanism not in _MECHANISMS:
         raise InvalidConfig(
             f"sasl.mechanism={mechanism} isn't in this release: allowed are "
-            f"{', '.join(_MECHANISMS)}",
-            hint="OAUTHBEARER is Security.oauth(token)" if mechanism == "OAUTHBEARER" else None,
+            f"{', '.join(_MECHANISMS)}"
         )
+    if mechanism == "OAUTHBEARER":
+        return _tokens(names, values, unused, unencrypted=unencrypted)
     for key, name in names.items():
         if mechanism == "GSSAPI" and key.startswith("sasl_kerberos_"):
             if key not in _OF_KERBEROS:
@@ -237,6 +241,27 @@ def _sasl(
         delegation_token=token,
         unencrypted=True,
     )
+
+
+def _mechanism(values: Mapping[str, str]) -> str:
+    return (values.get("sasl_mechanism") or values.get("sasl_mechanisms") or "GSSAPI").upper()
+
+
+def _tokens(
+    names: Mapping[str, str],
+    values: Mapping[str, str],
+    unused: dict[str, str],
+    *,
+    unencrypted: bool,
+) -> Security:
+    """The login by tokens of an identity provider."""
+    if unencrypted and values.get(_OPT_IN, "").lower() != "true":
+        raise InvalidConfig(
+            "security.protocol=SASL_PLAINTEXT with sasl.mechanism=OAUTHBEARER would send the "
+            "token unencrypted",
+            hint="use SASL_SSL, or allow it: kclient.allow.unencrypted.passwords=true",
+        )
+    return Security.oauth(oauth_source(values, names, unused), unencrypted=True)
 
 
 def _kerberos(values: Mapping[str, str]) -> Security:

@@ -40,11 +40,12 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   PEM or PKCS#12 (which needs `kclient[tls]`), or librdkafka's `ssl.ca.location`,
   `ssl.certificate.location` and `ssl.key.location` PEM. For SASL, `sasl.mechanism` is `PLAIN`,
   `SCRAM-SHA-256` or `SCRAM-SHA-512`, with the line of Java's login module in `sasl.jaas.config`, or
-  librdkafka's `sasl.username` and `sasl.password`; or it is `GSSAPI`, also where it is missing,
-  with `Krb5LoginModule` in that line (for a keytab or the ticket cache), or
-  `sasl.kerberos.principal` and `sasl.kerberos.keytab`, and `sasl.kerberos.service.name`; or it is
-  `AWS_MSK_IAM`, with `IAMLoginModule` (`awsProfileName`, `awsRoleArn`) in that line. `PLAIN`
-  without TLS would show the password to anyone on the way: that takes
+  librdkafka's `sasl.username` and `sasl.password`; or `OAUTHBEARER` with
+  `sasl.oauthbearer.token.endpoint.url` and what Java's and librdkafka's clients have for OIDC; or
+  `GSSAPI`, also where it is missing, with `Krb5LoginModule` in that line (for a keytab or the
+  ticket cache), or `sasl.kerberos.principal`, `sasl.kerberos.keytab`, `sasl.kerberos.service.name`;
+  or `AWS_MSK_IAM`, with `IAMLoginModule` (`awsProfileName`, `awsRoleArn`) in that line. `PLAIN` and
+  tokens without TLS could be read by anyone on the way: that takes
   `kclient.allow.unencrypted.passwords=true`. An empty `ssl.endpoint.identification.algorithm` would
   take any host of the authorities for a broker: that takes
   `kclient.allow.unverified.hostnames=true`. JKS stores, other mechanisms,

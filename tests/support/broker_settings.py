@@ -48,7 +48,7 @@ _KRAFT = {
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,"
-    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,OIDC:SASL_PLAINTEXT",
 }
 _KRAFT_4 = {
     "share.coordinator.state.topic.replication.factor": 1,
@@ -74,6 +74,8 @@ class Ports:
     """SASL_PLAINTEXT, of a secured broker."""
     sasl_tls: int = 0
     """SASL_SSL, of a secured broker."""
+    oidc: int = 0
+    """SASL_PLAINTEXT with signed tokens alone, of a secured broker of 4.0 and later."""
 
 
 def uses_zookeeper(version: tuple[int, int, int]) -> bool:
@@ -94,6 +96,8 @@ def write_settings(
         listeners += (
             f",SASL_PLAINTEXT://127.0.0.1:{ports.sasl},SASL_SSL://127.0.0.1:{ports.sasl_tls}"
         )
+    if ports.oidc:
+        listeners += f",OIDC://127.0.0.1:{ports.oidc}"
     settings: dict[str, object] = {
         **COMMON,
         "log.dirs": directory / "data",
@@ -107,6 +111,8 @@ def write_settings(
     if ports.sasl:
         settings |= sasl_settings(("sasl_plaintext", "sasl_ssl"), SESSION_LIFETIME)
         settings |= _authorizer(version)
+    if ports.oidc:
+        settings |= _oidc()
     if uses_zookeeper(version):
         settings |= {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{ports.control}"}
         _write_zookeeper(directory, ports)
@@ -143,6 +149,30 @@ def sasl_settings(listeners: Sequence[str], session_lifetime: float) -> dict[str
             if listener == "sasl_plaintext":
                 settings[f"{name}.connections.max.reauth.ms"] = int(session_lifetime * 1000)
     return settings
+
+
+def _oidc() -> dict[str, object]:
+    """A listener that takes tokens of `token_server`'s key."""
+    from tests.support.token_server import AUDIENCE, jwks_file  # which needs packages of tests
+
+    name = "listener.name.oidc"
+    classes = "org.apache.kafka.common.security.oauthbearer"
+    return {
+        f"{name}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{name}.oauthbearer.sasl.jaas.config": f"{classes}.OAuthBearerLoginModule required;",
+        f"{name}.oauthbearer.sasl.server.callback.handler.class": (
+            f"{classes}.OAuthBearerValidatorCallbackHandler"
+        ),
+        f"{name}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": jwks_file().as_uri(),
+        f"{name}.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+
+
+def jwks_option() -> str:
+    """The JVM option without which a broker with such a listener doesn't start."""
+    from tests.support.token_server import jwks_file
+
+    return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={jwks_file().as_uri()}"
 
 
 def _authorizer(version: tuple[int, int, int]) -> dict[str, object]:

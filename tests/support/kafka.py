@@ -32,6 +32,7 @@ from tests.support.broker_settings import (
     CLUSTER_ID,
     NONE,
     Ports,
+    jwks_option,
     log_option,
     uses_zookeeper,
     write_settings,
@@ -64,6 +65,8 @@ class RunningBroker:
     """SASL_PLAINTEXT, of a secured broker."""
     sasl_tls_bootstrap: str = ""
     """SASL_SSL, of a secured broker."""
+    oidc_bootstrap: str = ""
+    """SASL_PLAINTEXT with signed tokens alone, of a secured broker of 4.0 and later."""
     stays: bool = False
     """Started by hand or by CI: sessions come and go without ending it."""
     users: tuple[int, ...] = field(default=())
@@ -174,9 +177,11 @@ def _start(
     for attempt in range(_PORT_ATTEMPTS):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
-        ports = Ports(*free_ports(5 if secured else 3, salt=attempt))
+        with_oidc = secured and number >= (4, 0, 0)
+        ports = Ports(*free_ports(3 + 2 * secured + with_oidc, salt=attempt))
         write_settings(directory, number, ports, store, settings)
         base = [java, *_JVM_OPTIONS, *jvm_options, log_option(directory, number)]
+        base += [jwks_option()] if with_oidc else []
         started: list[jvm.JavaProcess] = []
         try:
             with contextlib.ExitStack() as held:
@@ -193,6 +198,7 @@ def _start(
                 tuple(started),
                 f"127.0.0.1:{ports.sasl}" if secured else "",
                 f"127.0.0.1:{ports.sasl_tls}" if secured else "",
+                f"127.0.0.1:{ports.oidc}" if with_oidc else "",
             )
         except BaseException as error:
             for process in started:

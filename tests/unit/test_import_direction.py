@@ -27,9 +27,12 @@ BASE = {
         "foreign_methods",
         "foreign_settings",
         "frozen",
+        "http",
         "jaas",
         "keywords",
         "msk_iam",
+        "oauth_properties",
+        "oidc",
         "properties",
         "partitioners",
         "settings",
@@ -60,7 +63,10 @@ ALLOWED = {
     "__main__": {"cli"},
 }
 """Package -> packages that it may import, besides the base modules and itself."""
-HEAVY = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "uvloop", "confluent_kafka", "aiokafka")
+HEAVY = (
+    *("aiohttp", "aiokafka", "botocore", "confluent_kafka", "joserfc", "lz4", "numpy", "pyarrow"),
+    *("snappy", "uvloop", "zstandard"),
+)
 UNNEEDED = (
     "argparse",
     "datetime",

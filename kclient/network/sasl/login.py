@@ -14,11 +14,20 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kclient.credentials import SCRAM, StaticPassword, Token, checked_name, checked_password
+from kclient.credentials import (
+    SCRAM,
+    StaticPassword,
+    Token,
+    checked_name,
+    checked_password,
+    jwt_claims,
+    seconds_in,
+)
 from kclient.errors import AuthenticationFailed, KafkaError
 from kclient.network.sasl.oauthbearer import OAuthBearer
 from kclient.network.sasl.plain import Plain
 from kclient.network.sasl.scram import Scram
+from kclient.secret import Secret
 
 if TYPE_CHECKING:
     import random
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.credentials import Sasl, TokenSource
     from kclient.network.sasl import Mechanism
-    from kclient.secret import Secret
 
 Spawn: TypeAlias = "Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]"
 
@@ -42,6 +50,8 @@ _MOMENT = 2.0
 """Seconds that a login waits for a token while the last one is valid."""
 PATIENCE = 30.0
 """Seconds that the source of tokens has."""
+CLOCK_SKEW = 60.0
+"""Seconds by which the clock that says from when a token is valid may be ahead of ours."""
 RENEWAL = (0.85, 0.95)
 """The part of a session's life after which it is renewed (KIP-368)."""
 LEAST_RENEWAL = 1.1
@@ -182,6 +192,13 @@ class _Tokens:
                 f"the token callback gave a token that expired {late:.0f} s ago",
                 hint="is this machine's clock right?",
             )
+        begins = seconds_in(jwt_claims(Secret(token.value).reveal()).get("nbf"))
+        if begins is not None and begins > self._now() + CLOCK_SKEW:
+            early = begins - self._now()
+            raise AuthenticationFailed(
+                f"the token callback gave a token that isn't valid for another {early:.0f} s",
+                hint="is this machine's clock right?",
+            )
         return token
 
     def _now(self) -> float:
@@ -191,7 +208,9 @@ class _Tokens:
 async def _called(function: Callable[[], Any], name: str) -> Any:
     """What a user's function gives; one that isn't a coroutine function runs in a thread."""
     try:
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            type(function).__call__
+        ):
             return await function()
         given = await asyncio.to_thread(function)
         return await given if inspect.isawaitable(given) else given
