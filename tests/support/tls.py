@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 from tests.support.class_path import cache_directory, require
@@ -50,11 +51,13 @@ def client_authority() -> Path:
 
     directory = cache_directory() / "tls"
     certificate, key = directory / "clients.pem", directory / "clients.key"
-    if not (certificate.exists() and key.exists()):
-        directory.mkdir(parents=True, exist_ok=True)
-        authority = trustme.CA()
-        authority.private_key_pem.write_to_path(str(key))
-        authority.cert_pem.write_to_path(str(certificate))
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # jobs with brokers of several releases run at once
+        if not (certificate.exists() and key.exists()):
+            authority = trustme.CA()
+            authority.private_key_pem.write_to_path(str(key))
+            authority.cert_pem.write_to_path(str(certificate))
     return certificate
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import ssl
 from pathlib import Path
@@ -122,9 +124,22 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
         assert not proxy.asked
 
 
-async def test_a_large_response_isnt_read() -> None:
-    async with TokenServer(lambda _: web.Response(body=bytes(3_000_000))) as server:
-        assert "more than 1,048,576 bytes" in str(await failure(server.url))
+async def test_a_response_without_end_isnt_read_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kclient.http.PATIENCE", 5.0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(bytes(100_000))
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        text = str(await failure(f"http://127.0.0.1:{port}/token"))
+    assert "more than 1,048,576 bytes" in text
 
 
 async def test_a_compressed_response_isnt_expanded() -> None:

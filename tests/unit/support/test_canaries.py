@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def test_each_way_out_is_watched(tmp_path: Path) -> None:
             str(tmp_path / "test_leaks.py"),
         ],
         cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
         timeout=60.0,
