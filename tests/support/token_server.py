@@ -6,8 +6,10 @@ A secured broker of tests trusts that key: `jwks_file` is in its settings.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
+import os
 import ssl
 import time
 import urllib.parse
@@ -32,7 +34,11 @@ def signing_key() -> jwk.RSAKey:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = jwk.RSAKey.generate_key(2048, {"kid": "tests"})
-        _replace(path, made.as_pem(private=True))
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(made.as_pem(private=True))
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(fresh, path)
+        fresh.unlink()
     return jwk.RSAKey.import_key(path.read_bytes(), {"kid": "tests"})
 
 
@@ -40,14 +46,10 @@ def jwks_file() -> Path:
     """The file of public keys."""
     path = cache_directory() / "oidc" / "jwks.json"
     keys = [signing_key().as_dict(private=False)]
-    _replace(path, json.dumps({"keys": keys}).encode())
-    return path
-
-
-def _replace(path: Path, content: bytes) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps({"keys": keys}))
     fresh.replace(path)
+    return path
 
 
 def signed(subject: str = CLIENT_ID, *, key: jwk.RSAKey | None = None, **claims: object) -> str:
