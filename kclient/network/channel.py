@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
 
 _LARGE = 16 * 1024
-_WORTH_WAITING = 128 * 1024
-"""Bytes of a response still to come from which on the kernel gathers some before it wakes us."""
-_GATHERED = 256 * 1024
-"""What it gathers at most."""
+_LOW_WATER_MARK = 256 * 1024
+"""Bytes that the kernel receives, of a response that is long enough, before it wakes us."""
+_TLS_MARGIN = 64 * 1024
+"""More than TLS's own buffers hold, undecrypted, of what a response still lacks."""
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
 
 
@@ -75,7 +75,7 @@ class Channel(asyncio.BufferedProtocol):
         self._gone = asyncio.Event()
         self._now = now
         self._transport: asyncio.Transport | None = None
-        self._gathers = False
+        self._has_low_water_mark = False
         self._flush_is_due = False
         self._reported_ready = False
         self._reported_closed = False
@@ -205,8 +205,8 @@ class Channel(asyncio.BufferedProtocol):
             return
         inside = not connection.received(nbytes, self._now())
         lacking = connection.frames.lacking
-        if lacking >= _WORTH_WAITING or self._gathers:
-            self._gather(lacking)
+        if lacking >= 2 * _TLS_MARGIN or self._has_low_water_mark:
+            self._set_low_water_mark(lacking)
         if inside:
             return
         if self._reported_ready and connection.state is _READY:
@@ -216,20 +216,24 @@ class Channel(asyncio.BufferedProtocol):
         if connection.state is not _CLOSED:
             self.owner.channel_has_space(self)
 
-    def _gather(self, lacking: int) -> None:
-        """Have the kernel wake us for more than the next packet or TLS record.
+    def _set_low_water_mark(self, lacking: int) -> None:
+        """Have the kernel wake us for more than the next packet or TLS record (SO_RCVLOWAT).
 
-        A peer that is slower than we are costs a loop iteration for each otherwise: six times the
-        CPU of a long response over TLS. The end of the connection wakes us in any case.
+        A peer that is slower than we are costs a loop iteration for each otherwise, which doubles
+        the CPU of reading over TLS. The end of the connection wakes us in any case.
         """
         if sys.platform != "linux" or self._transport is None:
             return
         sock = self._transport.get_extra_info("socket")
-        if sock is not None:
-            self._gathers = lacking >= _WORTH_WAITING
-            # Less than is lacking: a part of that may lie, undecrypted, in TLS's own buffers.
-            wanted = min(lacking - _WORTH_WAITING // 2, _GATHERED) if self._gathers else 1
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+        if sock is None:
+            return
+        self._has_low_water_mark = lacking >= 2 * _TLS_MARGIN
+        mark = 1
+        if self._has_low_water_mark:
+            # Old kernels would wait for more than their buffer holds.
+            room = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
+            mark = max(1, min(lacking - _TLS_MARGIN, _LOW_WATER_MARK, room))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
 
     def eof_received(self) -> None:
         """The peer closes; ``connection_lost`` follows."""

@@ -7,16 +7,15 @@ connection. It must not decide when to dial or whether to try again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import BrokerUnreachable
 from kclient.network.channel import Channel
+from kclient.network.threads import in_thread
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
@@ -47,29 +46,7 @@ async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
         return _addresses(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[Sequence[SocketAddress]] = loop.create_future()
-
-    def notify(addresses: Sequence[SocketAddress], error: Exception | None) -> None:
-        if found.done():
-            return  # given up meanwhile
-        if error is not None:
-            found.set_exception(error)
-        else:
-            found.set_result(addresses)
-
-    def look_up() -> None:
-        addresses: Sequence[SocketAddress] = ()
-        error: Exception | None = None
-        try:
-            addresses = _addresses(host, port, 0)
-        except Exception as failure:
-            error = failure
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter any more
-            loop.call_soon_threadsafe(notify, addresses, error)
-
-    threading.Thread(target=look_up, name="kclient-dns", daemon=True).start()
-    return await found
+    return await in_thread(lambda: _addresses(host, port, 0), "kclient-dns")
 
 
 def _addresses(host: str, port: int, flags: int) -> Sequence[SocketAddress]:

@@ -98,6 +98,28 @@ def test_a_ticket_that_another_thread_renews_is_asked_for_again(
     assert begin(Kerberos("alice", str(kdc.keytab_of("alice"))), "127.0.0.1").step(None)
 
 
+@pytest.mark.parametrize("code", [11, NO_CREDENTIALS - 141 + 155])
+def test_what_may_pass_is_tried_again(code: int, kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that doesn't respond (EAGAIN), and one that doesn't know the KDC's name."""
+
+    def step(*_: object) -> bytes:
+        raise GSSError(851_968, code)
+
+    monkeypatch.setattr(gssapi.SecurityContext, "step", step)
+    with pytest.raises(AuthenticationFailed, match="and the KDC itself") as caught:
+        begin(Kerberos("alice", str(kdc.keytab_of("alice"))), "127.0.0.1")
+    assert caught.value.retriable
+
+
+def test_a_library_without_keytabs_is_named(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(**_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("kclient.network.sasl.gssapi.Credentials", none)
+    with pytest.raises(AuthenticationFailed, match="takes no keytab"):
+        begin(Kerberos("alice", str(kdc.keytab_of("alice"))), "127.0.0.1")
+
+
 def test_clocks_that_differ_are_said(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
     def step(*_: object) -> bytes:
         raise GSSError(851_968, CLOCK_SKEW)

@@ -25,7 +25,11 @@ _CHOICE = bytes([_NO_LAYER, 0, 0, 0])
 """No layer, so no buffer for it, and no other name to act for."""
 _KERBEROS_ERRORS = 2_529_638_912
 """Kerberos' error 0 (RFC 4120) in GSSAPI's minor codes; MIT's own follow from 128 on."""
-_UNKNOWN_SERVICE, _NO_CREDENTIALS, _UNKNOWN_REALM, _NO_KDC = 7, 141, 154, 156
+_UNKNOWN_SERVICE, _NO_CREDENTIALS, _UNKNOWN_REALM = 7, 141, 154
+_NO_KDC = (29, 155, 156)
+"""It is out of service, its address can't be looked up, or it can't be reached."""
+_ERRNOS = 4096
+"""Minor codes below that are of the system: a name server that doesn't respond, for one."""
 _CLOCK_SKEW = (37, 148)
 
 
@@ -41,6 +45,11 @@ def begin(kerberos: Kerberos, host: str) -> Gssapi:
     """
     try:
         return _begun(kerberos, host)
+    except NotImplementedError:
+        raise AuthenticationFailed(
+            "GSSAPI: the Kerberos library of this system takes no keytab",
+            hint="get tickets with it by kinit -kt FILE PRINCIPAL, and leave out keytab=",
+        ) from None
     except GSSError as error:
         if not kerberos.keytab or _code(error) != _NO_CREDENTIALS:
             raise _no_ticket(error, kerberos, host) from None
@@ -122,7 +131,7 @@ def _no_ticket(error: GSSError, kerberos: Kerberos, host: str) -> Authentication
         whose += f" by the keytab {kerberos.keytab}"
     service = f"{kerberos.service_name}@{host}"
     failed = AuthenticationFailed(f"GSSAPI: no ticket{whose} to {service}: {_text(error)}")
-    failed.retriable = code == _NO_KDC
+    failed.retriable = code in _NO_KDC or 0 < error.min_code < _ERRNOS
     if code == _UNKNOWN_SERVICE:
         failed.hint = (
             "check service_name, and that the KDC has a principal of the broker's advertised host "
@@ -130,7 +139,7 @@ def _no_ticket(error: GSSError, kerberos: Kerberos, host: str) -> Authentication
         )
     elif code in _CLOCK_SKEW:
         failed.hint = "set the clocks of this machine, the KDC and the brokers"
-    elif code in (_UNKNOWN_REALM, _NO_KDC):
+    elif failed.retriable or code == _UNKNOWN_REALM:
         failed.hint = "check krb5.conf, or the file that KRB5_CONFIG names, and the KDC itself"
     elif kerberos.keytab:
         failed.hint = "check that the keytab has the present key of that principal: klist -ket FILE"

@@ -27,6 +27,7 @@ from kclient.errors import AuthenticationFailed, KafkaError
 from kclient.network.sasl.oauthbearer import OAuthBearer
 from kclient.network.sasl.plain import Plain
 from kclient.network.sasl.scram import Scram
+from kclient.network.threads import in_thread
 from kclient.secret import Secret
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class Login:
         if self._sasl.kerberos is not None:
             from kclient.network.sasl.gssapi import begin
 
-            return await asyncio.to_thread(begin, self._sasl.kerberos, host)
+            kerberos = self._sasl.kerberos
+            return await in_thread(lambda: begin(kerberos, host), "kclient-kerberos")
         username, secret = await self._password()
         name = self._sasl.mechanism
         if name in SCRAM:

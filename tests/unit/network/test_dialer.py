@@ -214,7 +214,7 @@ class TestResolve:
         def no_thread(*_: object, **__: object) -> None:
             raise AssertionError("a thread for an address in digits")
 
-        monkeypatch.setattr("kclient.network.dialer.threading.Thread", no_thread)
+        monkeypatch.setattr("kclient.network.threads.threading.Thread", no_thread)
         assert await resolve("127.0.0.1", 9) == [(socket.AF_INET, ("127.0.0.1", 9))]
         assert await resolve("::1", 9) == [(socket.AF_INET6, ("::1", 9, 0, 0))]
 
