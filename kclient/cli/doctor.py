@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FAILED = 1
 _TIMEOUT = 5.0
-_MAX_TIMEOUT = 300.0
+_MAX_TIMEOUT = 60.0  # asyncio's own for TLS handshakes
 
 
 def _seconds(given: object) -> float:

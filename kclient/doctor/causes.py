@@ -1,7 +1,7 @@
 """From the error of a step to its cause, and to what should be changed. Sans-IO.
 
-One function per step. Some errors have several causes, which ``Peer`` tells apart: it is what a
-second look at the address found.
+One function per step. Some errors have several causes, which ``Peer`` tells apart: further
+connections to the address have found it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import errno
-import os
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +16,14 @@ from typing import TYPE_CHECKING
 from kclient.doctor.certificate import date_of
 from kclient.doctor.findings import Cause, Diagnosis
 from kclient.error_codes import ErrorCode
-from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError
+from kclient.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+)
+from kclient.network.dialer import NO_TLS, reason_of
 
 if TYPE_CHECKING:
     from kclient.doctor.certificate import Certificate
@@ -45,8 +51,7 @@ _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.E
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNTRUSTED = {2, 18, 19, 20, 21, 27}
 _OTHER_NAME = {62, 64}
-_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
-"""OpenSSL's words for bytes that aren't TLS."""
+_NO_TLS = NO_TLS | {"PACKET_LENGTH_TOO_LONG"}
 
 
 def text_of(error: Exception, timeout: float) -> str:
@@ -55,15 +60,7 @@ def text_of(error: Exception, timeout: float) -> str:
         return f"no answer within {timeout:g} s"
     if isinstance(error, _CLOSED) and not isinstance(error, ConnectionRefusedError | KafkaError):
         return "the peer closed the connection"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
-    if isinstance(error, OSError) and error.errno:  # negative: of name servers
-        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
-    if isinstance(error, KafkaError):
-        return error.message or str(error)
-    return str(error) or type(error).__name__
+    return (isinstance(error, KafkaError) and error.message) or reason_of(error)
 
 
 def unresolved(target: Target, detail: str) -> Diagnosis:
@@ -282,41 +279,39 @@ def login_failed(
             f"set security.protocol={plain} and leave out sasl.*, or use the port of the broker's "
             f"{security.protocol} listener",
         )
-    if code == ErrorCode.SASL_AUTHENTICATION_FAILED or _is_oauth(security):
-        if _is_oauth(security):
-            return Diagnosis(
-                Cause.TOKEN,
-                detail,
-                "check the token's issuer, audience, scope and expiry against what the broker "
-                "expects, and the clocks of both machines",
-            )
+    mechanism = _mechanism(security)
+    if mechanism == "OAUTHBEARER" and isinstance(error, AuthenticationFailed):
+        return Diagnosis(
+            Cause.TOKEN,
+            detail,
+            "check the token's issuer, audience, scope and expiry against what the broker "
+            "expects, and the clocks of both machines",
+        )
+    if mechanism != "GSSAPI" and code == ErrorCode.SASL_AUTHENTICATION_FAILED:
         return Diagnosis(
             Cause.PASSWORD,
             detail,
             "check user and password (sasl.jaas.config, or sasl.username and sasl.password), and "
-            f"that the broker has this user for {_mechanism(security)}",
+            f"that the broker has this user for {mechanism}",
         )
     return Diagnosis(
         Cause.LOGIN_FAILED,
         detail,
-        "see the broker's log; is it a broker of yours?",
+        _hint_of(error) or "see the broker's log; is it a broker of yours?",
     )
 
 
-def no_credentials(security: Security, detail: str) -> Diagnosis:
+def no_credentials(error: Exception, detail: str) -> Diagnosis:
     """There is nothing to log in with."""
-    if _is_oauth(security):
-        advice = "have the token's source give a token that is valid now; is this clock right?"
-    else:
-        advice = "have the source of credentials give a user and a password"
-    return Diagnosis(Cause.NO_CREDENTIALS, detail, advice)
+    advice = "check what gives them: a function of yours, the token's server, or the KDC"
+    return Diagnosis(Cause.NO_CREDENTIALS, detail, _hint_of(error) or advice)
 
 
-def sasl_missing(security: Security, offered: Sequence[str], detail: str) -> Diagnosis:
+def sasl_missing(security: Security, detail: str) -> Diagnosis:
     """The broker closed the connection of a client that didn't log in, as it wants SASL."""
     return Diagnosis(
         Cause.SASL_MISSING,
-        f"{detail}; the listener offers {', '.join(offered) or 'no mechanism'}",
+        detail,
         f"set security.protocol=SASL_{security.protocol}, and sasl.mechanism and sasl.jaas.config "
         "for one of these mechanisms; or use a listener without SASL",
     )
@@ -353,18 +348,28 @@ def no_brokers() -> Diagnosis:
     )
 
 
-def other_cluster(target: Target, found: str | None, expected: str | None) -> Diagnosis:
-    """The address that a broker advertises leads to another cluster."""
+def shared_address(target: Target, other: Target) -> Diagnosis:
+    """Two brokers advertise one address."""
     return Diagnosis(
-        Cause.OTHER_CLUSTER,
-        f"cluster {found} answers; the bootstrap address is of cluster {expected}",
-        f"set {target.setting} to an address that leads to this very broker from here",
+        Cause.ADVERTISED,
+        f"brokers {target.node_id} and {other.node_id} both advertise {target.address}",
+        f"set {target.setting} to an address of its own: clients connect to each broker",
     )
+
+
+def other_cluster(target: Target, found: str | None, expected: str | None) -> Diagnosis:
+    """The address leads to another cluster than the first that answered."""
+    if target.node_id is None:
+        advice = f"have addresses of one cluster only in {target.setting}"
+    else:
+        advice = f"set {target.setting} to an address that leads to this very broker from here"
+    detail = f"cluster {found} answers; the first bootstrap address is of cluster {expected}"
+    return Diagnosis(Cause.OTHER_CLUSTER, detail, advice)
 
 
 def _mechanism(security: Security) -> str:
     return security.sasl.mechanism if security.sasl is not None else ""
 
 
-def _is_oauth(security: Security) -> bool:
-    return _mechanism(security) == "OAUTHBEARER"
+def _hint_of(error: Exception) -> str | None:
+    return error.hint if isinstance(error, KafkaError) else None

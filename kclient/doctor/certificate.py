@@ -86,8 +86,8 @@ def certificate_of(der: bytes | None, decoded: Mapping[str, Any] | None) -> Cert
             found.not_valid_before_utc.timestamp(),
             found.not_valid_after_utc.timestamp(),
         )
-    except ValueError:  # not what a certificate should be
-        return None
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        return None  # not what a certificate should be
 
 
 _SHORT = {

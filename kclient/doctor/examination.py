@@ -22,20 +22,19 @@ from kclient.doctor.probe import (
     Wire,
     certificate_on,
     connect,
+    further_wire,
     identify,
     late_alert,
-    open_wire,
     unverified_certificate,
     wire_over,
 )
 from kclient.doctor.releases import release_of
-from kclient.error_codes import ErrorCode
 from kclient.errors import AuthenticationFailed, broker_error, some_of
 from kclient.network.dialer import resolve
-from kclient.network.sasl.exchange import authenticate
+from kclient.network.sasl.exchange import authenticate, check_without_sasl
 from kclient.network.sasl.login import Login
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from kclient.config import NetworkConfig
@@ -65,7 +64,7 @@ async def examine(config: NetworkConfig, report: Report, *, timeout: float) -> N
     Args:
         config: Bootstrap addresses, security and the client id.
         report: Called with each step, in the order of the addresses.
-        timeout: Seconds for each step; a step that fails may take as long again to find out why.
+        timeout: Seconds for each step; one that fails may take as long twice more to find out why.
 
     Cancellation: all connections are closed.
     """
@@ -82,11 +81,17 @@ async def examine(config: NetworkConfig, report: Report, *, timeout: float) -> N
         targets = [Target(host, port) for host, port in dict.fromkeys(config.bootstrap)]
         visits = [Visit(target, config, login, clock, timeout) for target in targets]
         await _report_all(visits, report)
-        cluster_ids = [one.cluster_id for one in visits if one.brokers]
-        advertised = _advertised(visits, set(config.bootstrap))
+        described = [one for one in visits if one.brokers]
+        expected = described[0].cluster_id if described else None
+        for one in described:
+            if one.cluster_id != expected:
+                found = causes.other_cluster(one.target, one.cluster_id, expected)
+                report(failed(one.target, "Metadata", found))
+        own = [one for one in described if one.cluster_id == expected]
+        advertised = _advertised(own, set(config.bootstrap))
         further = [Visit(target, config, login, clock, timeout) for target in advertised]
         for one in further:
-            one.expected_cluster_id = cluster_ids[0]
+            one.expected_cluster_id = expected
         await _report_all(further, report)
     finally:
         if login is not None:
@@ -122,6 +127,7 @@ class Visit:
         timeout: Seconds for each step.
 
     Attributes:
+        target: The address.
         steps: What was found; None is the last one.
         brokers: All brokers of the cluster; empty before Metadata.
         cluster_id: Their cluster.
@@ -140,7 +146,7 @@ class Visit:
         self.brokers: list[Target] = []
         self.cluster_id: str | None = None
         self.expected_cluster_id: str | None = None
-        self._target = target
+        self.target = target
         self._security = config.security
         self._client_id = config.client_id
         self._login = login
@@ -176,8 +182,8 @@ class Visit:
             self.steps.put_nowait(None)
 
     async def _take(self, name: str, take: Take, explain: Explain) -> bool:
-        # In TCP each address has a time-out of its own.
-        timeout = None if name == "TCP" else self._timeout
+        # Their parts have time-outs of their own.
+        timeout = None if name in ("TCP", "SASL") else self._timeout
         try:
             async with asyncio.timeout(timeout):
                 detail = await take()
@@ -186,21 +192,21 @@ class Visit:
         except FAILURES as error:
             found = await explain(error, text_of(error, self._timeout))
         else:
-            self.steps.put_nowait(succeeded(self._target, name, detail))
+            self.steps.put_nowait(succeeded(self.target, name, detail))
             return True
-        self.steps.put_nowait(failed(self._target, name, causes.for_target(self._target, found)))
+        self.steps.put_nowait(failed(self.target, name, causes.for_target(self.target, found)))
         return False
 
     # DNS and TCP
 
     async def _resolve(self) -> str:
-        self._addresses = await resolve(self._target.host, self._target.port)
+        self._addresses = await resolve(self.target.host, self.target.port)
         return ", ".join(
             f"{where[0]} ({_FAMILIES.get(family, 'other')})" for family, where in self._addresses
         )
 
     async def _why_unresolved(self, error: Exception, detail: str) -> Diagnosis:
-        return causes.unresolved(self._target, detail)
+        return causes.unresolved(self.target, detail)
 
     async def _connect(self) -> str:
         outcomes = await connect(self._addresses, self._timeout)
@@ -212,8 +218,8 @@ class Visit:
         )
         if self._socket is None:
             errors = [one for one in outcomes if isinstance(one, Exception)]
-            raise Diagnosed(causes.not_connected(self._target, errors, detail))
-        # Second looks go to the address that is open.
+            raise Diagnosed(causes.not_connected(self.target, errors, detail))
+        # Further connections go to the address that is open.
         self._addresses = [self._addresses[outcomes.index(self._socket)]]
         return detail
 
@@ -228,19 +234,21 @@ class Visit:
         parts = [f"{tls.version()}, {cipher[0] if cipher else 'no cipher'}"]
         if self._context.verify_mode is ssl.CERT_NONE:
             parts.append("NOT verified, as the settings say")
+        elif not self._context.check_hostname:
+            parts.append("host name NOT verified, as the settings say")
         if certificate is not None:
             parts.append(certificate.described(self._now()))
         return "; ".join(parts)
 
     async def _why_not_encrypted(self, error: Exception, detail: str) -> Diagnosis:
         peer, certificate = Peer.UNKNOWN, None
-        host, timeout = self._target.host, self._timeout
+        host, timeout = self.target.host, self._timeout
         if isinstance(error, ssl.SSLCertVerificationError):
             _, certificate = await unverified_certificate(self._addresses[0], host, timeout)
         else:
             peer = await identify(self._addresses[0], host, self._context, timeout)
         return causes.tls_failed(
-            self._target,
+            self.target,
             self._security,
             error,
             peer=peer,
@@ -258,21 +266,24 @@ class Visit:
         return f"Apache Kafka {release}, to judge by the versions of its {count} APIs"
 
     async def _why_no_versions(self, error: Exception, detail: str) -> Diagnosis:
-        address, host = self._addresses[0], self._target.host
+        address, host = self._addresses[0], self.target.host
         if self._context is not None and not isinstance(error, TimeoutError):
             alert = await late_alert(address, self._context, host, self._timeout)
             if alert is not None:
                 return await self._why_not_encrypted(alert, text_of(alert, self._timeout))
         peer = await identify(address, host, self._context, self._timeout)
-        return causes.no_versions(self._target, self._security, error, peer=peer, detail=detail)
+        return causes.no_versions(self.target, self._security, error, peer=peer, detail=detail)
 
     async def _log_in(self) -> str:
         assert self._login is not None
         try:
-            mechanism = await self._login.mechanism(self._target.host)
-        except AuthenticationFailed as error:
-            raise Diagnosed(causes.no_credentials(self._security, error.message)) from error
-        lifetime = await authenticate(mechanism, self._ask, self._target.address)
+            async with asyncio.timeout(self._timeout):
+                mechanism = await self._login.mechanism(self.target.host)
+        except (AuthenticationFailed, TimeoutError) as error:
+            detail = text_of(error, self._timeout)
+            raise Diagnosed(causes.no_credentials(error, detail)) from error
+        async with asyncio.timeout(self._timeout):
+            lifetime = await authenticate(mechanism, self._ask, self.target.address)
         text = f"logged in by {mechanism.name}; the listener offers {', '.join(self._offered)}"
         return f"{text}; sessions last {lifetime:g} s" if lifetime else text
 
@@ -285,7 +296,7 @@ class Visit:
 
     async def _why_not_logged_in(self, error: Exception, detail: str) -> Diagnosis:
         return causes.login_failed(
-            self._target, self._security, error, offered=self._offered, detail=detail
+            self.target, self._security, error, offered=self._offered, detail=detail
         )
 
     async def _describe(self) -> str:
@@ -297,11 +308,16 @@ class Visit:
             raise Diagnosed(causes.no_brokers())
         expected = self.expected_cluster_id
         if expected not in (None, response.cluster_id):
-            raise Diagnosed(causes.other_cluster(self._target, response.cluster_id, expected))
+            raise Diagnosed(causes.other_cluster(self.target, response.cluster_id, expected))
         self.cluster_id = response.cluster_id
-        if self._target.node_id is not None:
+        if self.target.node_id is not None:
             return f"cluster {self.cluster_id}"
-        self.brokers = [Target(one.host, one.port, one.node_id) for one in found]
+        brokers = [Target(one.host, one.port, one.node_id) for one in found]
+        by_address = {one.address: one for one in brokers}
+        for one in brokers:
+            if (other := by_address[one.address]) is not one:
+                raise Diagnosed(causes.shared_address(one, other))
+        self.brokers = brokers
         listed = some_of([f"{one.node_id} at {one.address}" for one in self.brokers], _SHOWN)
         controller = "none" if response.controller_id < 0 else response.controller_id
         return (
@@ -311,28 +327,16 @@ class Visit:
 
     async def _why_no_metadata(self, error: Exception, detail: str) -> Diagnosis:
         if self._login is None and isinstance(error, (OSError, EOFError)):
-            offered = await self._mechanisms_offered()
-            if offered is not None:
-                return causes.sasl_missing(self._security, offered, detail)
-        return causes.request_failed(error, detail)
-
-    async def _mechanisms_offered(self) -> Sequence[str] | None:
-        """Those of a listener that wants SASL; None if it doesn't, or doesn't answer."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                wire = await open_wire(
-                    self._addresses[0], self._context, self._target.host, self._client_id
-                )
-                try:
+            address, host = self._addresses[0], self.target.host
+            try:
+                async with further_wire(address, self._context, host, self._timeout) as wire:
                     await wire.negotiate()
-                    response = await wire.ask(SaslHandshakeRequest("NONE"))
-                finally:
-                    wire.close()
-        except FAILURES:
-            return None
-        shaken = cast("SaslHandshakeResponse", response)
-        unsupported = shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        return shaken.mechanisms if unsupported else None
+                    await check_without_sasl(wire.ask, self.target.address)
+            except AuthenticationFailed as refusal:
+                return causes.sasl_missing(self._security, f"{detail}; {refusal.message}")
+            except FAILURES:
+                pass  # the first error says more
+        return causes.request_failed(error, detail)
 
     # Parts
 
@@ -340,7 +344,7 @@ class Visit:
         """Make the open socket a wire, which owns it then."""
         sock, self._socket = self._socket, None
         assert sock is not None
-        self._wire = await wire_over(sock, self._context, self._target.host, self._client_id)
+        self._wire = await wire_over(sock, self._context, self.target.host, self._client_id)
         return self._wire
 
     def _now(self) -> float:

@@ -37,8 +37,8 @@ class Cause(enum.Enum):
     NO_CREDENTIALS = "the client has no valid credentials to log in with"
     LOGIN_FAILED = "the login failed"
     NO_BROKERS = "the cluster has no brokers"
-    ADVERTISED = "the broker advertises an address that can't be reached from here"
-    OTHER_CLUSTER = "another cluster answers at the advertised address"
+    ADVERTISED = "the broker advertises an address that doesn't lead to it from here"
+    OTHER_CLUSTER = "another cluster answers at that address"
     REQUEST_FAILED = "the broker doesn't serve requests"
 
 

@@ -1,22 +1,24 @@
 """Single connections to one address, without retries: TCP, TLS, and requests one after the other.
 
-Nothing here knows what an error means, nor has time-outs of its own but for attempts that run side
-by side.
+Nothing here knows what an error means. Attempts that run side by side, and further connections have
+time-outs of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import kclient
 from kclient.doctor.causes import Peer
 from kclient.doctor.certificate import Certificate, certificate_of
 from kclient.errors import InvalidFrame, KafkaError, ProtocolError
+from kclient.network.dialer import certified_name
 from kclient.network.handshake import ClientInformation, Handshake
 from kclient.protocol.headers import decode_response_header, encode_request
 
@@ -133,28 +135,38 @@ async def connect(
 
     Cancellation: nothing stays open.
     """
-    sockets = [socket.socket(family, socket.SOCK_STREAM) for family, _ in addresses]
+    opened: list[socket.socket] = []
     kept: socket.socket | None = None
     try:
-        attempts = zip(sockets, addresses, strict=True)
-        outcomes = await asyncio.gather(
-            *(_connect(sock, where, timeout) for sock, (_, where) in attempts)
-        )
+        outcomes = await asyncio.gather(*(_attempt(one, opened, timeout) for one in addresses))
         kept = next((one for one in outcomes if isinstance(one, socket.socket)), None)
     finally:
-        for one in sockets:
-            if one is not kept:
-                one.close()
+        for sock in opened:
+            if sock is not kept:
+                sock.close()
     return outcomes
 
 
-async def _connect(sock: socket.socket, where: Any, timeout: float) -> socket.socket | Exception:
-    sock.setblocking(False)
+async def _attempt(
+    address: SocketAddress, opened: list[socket.socket], timeout: float
+) -> socket.socket | Exception:
     try:
         async with asyncio.timeout(timeout):
-            await asyncio.get_running_loop().sock_connect(sock, where)
+            opened.append(sock := await _connected(address))
     except OSError as error:
         return error
+    return sock
+
+
+async def _connected(address: SocketAddress) -> socket.socket:
+    family, where = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
     return sock
 
 
@@ -168,24 +180,26 @@ async def wire_over(
 
     Cancellation: the socket is closed.
     """
-    # A certificate never has the root's dot, nor the zone of an IPv6 address.
-    name = host.rstrip(".").partition("%")[0] if context is not None else None
+    name = certified_name(host) if context is not None else None
     reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name)
     return Wire(host, client_id, reader, writer)
 
 
-async def open_wire(
-    address: SocketAddress, context: ssl.SSLContext | None, host: str, client_id: str = _CLIENT_ID
-) -> Wire:
-    """Connect and speak, as ``wire_over`` does; without a time-out."""
-    sock = socket.socket(address[0], socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, address[1])
-    except BaseException:
-        sock.close()
-        raise
-    return await wire_over(sock, context, host, client_id)
+@contextlib.asynccontextmanager
+async def further_wire(
+    address: SocketAddress, context: ssl.SSLContext | None, host: str, timeout: float
+) -> AsyncIterator[Wire]:
+    """One more connection, for ``timeout`` seconds at most.
+
+    Raises:
+        OSError: It can't be opened, TLS failed, or the time is over.
+    """
+    async with asyncio.timeout(timeout):
+        wire = await wire_over(await _connected(address), context, host, _CLIENT_ID)
+        try:
+            yield wire
+        finally:
+            wire.close()
 
 
 def certificate_on(wire: Wire) -> Certificate | None:
@@ -202,15 +216,10 @@ async def unverified_certificate(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(timeout):
-            wire = await open_wire(address, context, host)
-            try:
-                return True, certificate_on(wire)
-            finally:
-                wire.close()
-    except FAILURES:
-        return False, None
+    with contextlib.suppress(*FAILURES):
+        async with further_wire(address, context, host, timeout) as wire:
+            return True, certificate_on(wire)
+    return False, None
 
 
 async def late_alert(
@@ -222,12 +231,8 @@ async def late_alert(
     which the alert can get lost.
     """
     try:
-        async with asyncio.timeout(timeout):
-            wire = await open_wire(address, context, host)
-            try:
-                await wire.first_bytes(b"")
-            finally:
-                wire.close()
+        async with further_wire(address, context, host, timeout) as wire:
+            await wire.first_bytes(b"")
     except ssl.SSLError as error:
         return error
     except FAILURES:
@@ -239,12 +244,12 @@ async def identify(
     address: SocketAddress, host: str, context: ssl.SSLContext | None, timeout: float
 ) -> Peer:
     """What listens there, after a client with that ``context`` had no answer of Kafka's."""
-    seen = asyncio.gather(
-        unverified_certificate(address, host, timeout), _speaks_kafka(address, host, timeout)
+    (tls, _), kafka, http = await asyncio.gather(
+        unverified_certificate(address, host, timeout),
+        _speaks_kafka(address, host, timeout),
+        asyncio.gather(*(_speaks_http(address, host, one, timeout) for one in {context, None})),
     )
-    http = asyncio.gather(*(_speaks_http(address, host, one, timeout) for one in {context, None}))
-    (tls, _), kafka = await seen
-    if any(await http):
+    if any(http):
         return Peer.HTTP
     if kafka:
         return Peer.KAFKA
@@ -252,27 +257,17 @@ async def identify(
 
 
 async def _speaks_kafka(address: SocketAddress, host: str, timeout: float) -> bool:
-    try:
-        async with asyncio.timeout(timeout):
-            wire = await open_wire(address, None, host)
-            try:
-                await wire.negotiate()
-            finally:
-                wire.close()
-    except FAILURES:
-        return False
-    return True
+    with contextlib.suppress(*FAILURES):
+        async with further_wire(address, None, host, timeout) as wire:
+            await wire.negotiate()
+            return True
+    return False
 
 
 async def _speaks_http(
     address: SocketAddress, host: str, context: ssl.SSLContext | None, timeout: float
 ) -> bool:
-    try:
-        async with asyncio.timeout(timeout):
-            wire = await open_wire(address, context, host)
-            try:
-                return (await wire.first_bytes(_HTTP_REQUEST)).startswith(b"HTTP/")
-            finally:
-                wire.close()
-    except FAILURES:
-        return False
+    with contextlib.suppress(*FAILURES):
+        async with further_wire(address, context, host, timeout) as wire:
+            return (await wire.first_bytes(_HTTP_REQUEST)).startswith(b"HTTP/")
+    return False

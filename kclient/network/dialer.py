@@ -27,7 +27,7 @@ TLS_SHUTDOWN_TIMEOUT = 2.0
 PROBE_TIME = 0.25
 """Seconds for which a connection without any bytes must stay open to show a plaintext listener."""
 
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
 """OpenSSL's words for bytes that are no TLS at all."""
 
 SocketAddress: TypeAlias = tuple[int, Any]
@@ -122,7 +122,7 @@ class TcpDialer:
                 reasons.append(f"{_text(address)}: {_timed_out(error, share)}")
                 last = error
             except (OSError, ssl.SSLError) as error:
-                reasons.append(f"{_text(address)}: {_reason(error)}")
+                reasons.append(f"{_text(address)}: {reason_of(error)}")
                 hang_ups += _hung_up(error)
                 last = error
             else:
@@ -173,7 +173,7 @@ class TcpDialer:
                 target, f"the name server gave no answer in {timeout:.3g} s", error
             ) from error
         except (OSError, UnicodeError) as error:
-            unreachable = _unreachable(target, f"it can't be resolved: {_reason(error)}", error)
+            unreachable = _unreachable(target, f"it can't be resolved: {reason_of(error)}", error)
             unreachable.hint = "check the name: a client's first argument is its bootstrap address"
             raise unreachable from error
         if not addresses:
@@ -214,8 +214,7 @@ class TcpDialer:
             lambda: protocol,
             sock=sock,
             ssl=context,
-            # A certificate never has the root's dot, nor the zone of an IPv6 address.
-            server_hostname=target.host.rstrip(".").partition("%")[0],
+            server_hostname=certified_name(target.host),
             ssl_handshake_timeout=target.setup_timeout,
             ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT,
         )
@@ -227,6 +226,11 @@ class TcpDialer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
         if self._receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+
+
+def certified_name(host: str) -> str:
+    """``host`` as certificates have it: without the root's dot, and the zone of IPv6."""
+    return host.rstrip(".").partition("%")[0]
 
 
 def _limited(
@@ -254,7 +258,7 @@ def _unreachable(target: DialTarget, why: str, cause: Exception | None) -> Broke
 
 def _speaks_no_tls(cause: Exception | None) -> bool:
     """The peer answered our TLS greeting with something else."""
-    return isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS
+    return isinstance(cause, ssl.SSLError) and cause.reason in NO_TLS
 
 
 def _hung_up(cause: Exception | None) -> bool:
@@ -265,7 +269,8 @@ def _timed_out(error: Exception, share: float) -> str:
     return f"no connection within {max(share, 0.0):.3g} s" if not str(error) else str(error)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why there is no connection: in the words of the system, or of OpenSSL."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import ssl
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kclient import Security
-from kclient.doctor.causes import Peer, not_connected, tls_failed
+from kclient.doctor.causes import Peer, login_failed, no_credentials, not_connected, tls_failed
 from kclient.doctor.certificate import Certificate, certificate_of
 from kclient.doctor.findings import Cause, Target, printable
 from kclient.doctor.releases import release_of
+from kclient.errors import AuthenticationFailed, SaslAuthenticationFailed
 from kclient.protocol.api_versions import VersionRange
 
 BOOTSTRAP = Target("kafka.example", 9092)
@@ -61,6 +67,43 @@ def test_a_chain_out_of_time_with_a_certificate_in_time(code: int) -> None:
 def test_bytes_that_are_no_certificate() -> None:
     assert certificate_of(b"no certificate", {}) is None
     assert certificate_of(None, None) is None
+
+
+def test_a_certificate_with_names_of_an_unknown_kind() -> None:
+    key, empty = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    name = x509.UnrecognizedExtension(
+        x509.SubjectAlternativeName.oid,
+        b"\x30\x02\xa3\x00",  # x400Address
+    )
+    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    builder = x509.CertificateBuilder(empty, empty, key.public_key(), 1, day, day)
+    made = builder.add_extension(name, critical=False).sign(key, hashes.SHA256())
+    assert certificate_of(made.public_bytes(Encoding.DER), {}) is None
+
+
+def test_a_ticket_that_is_missing_has_the_advice_of_kerberos() -> None:
+    found = no_credentials(AuthenticationFailed("no ticket", hint="run kinit"), "no ticket")
+    assert (found.cause, found.advice) == (Cause.NO_CREDENTIALS, "run kinit")
+
+
+@pytest.mark.parametrize(
+    ("how", "refused", "cause", "advice"),
+    [
+        (Security.gssapi(unencrypted=True), True, Cause.LOGIN_FAILED, "check the keytab"),
+        (Security.oauth(lambda: "", unencrypted=True), True, Cause.TOKEN, "issuer, audience"),
+        (Security.oauth(lambda: "", unencrypted=True), False, Cause.LOGIN_FAILED, "broker's log"),
+    ],
+)
+def test_a_login_without_a_password(
+    how: Security, refused: bool, cause: Cause, advice: str
+) -> None:
+    error: Exception = EOFError()
+    if refused:
+        error = AuthenticationFailed("refused", hint="check the keytab")
+        error.__cause__ = SaslAuthenticationFailed()
+    found = login_failed(BOOTSTRAP, how, error, offered=(), detail="seen")
+    assert found.cause is cause
+    assert advice in found.advice
 
 
 @pytest.mark.parametrize(
