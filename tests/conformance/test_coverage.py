@@ -48,6 +48,7 @@ NOT_SHOWN: dict[ErrorCode, str] = {
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ErrorCode.GROUP_AUTHORIZATION_FAILED,
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
         ),
         "told where there is an authorizer: tests/security/test_acl_agreement.py compares them",
     ),
