@@ -108,5 +108,12 @@ class SystemClock:
         return self.wall_ns() // 1_000_000
 
 
+def wall_seconds() -> float:
+    """Seconds since the Unix epoch, by the wall clock of the running loop, if it has its own."""
+    clock = SystemClock()
+    clock.use_environment()
+    return clock.wall_ns() / 1e9
+
+
 def _running_time() -> float:
     return asyncio.get_running_loop().time()

@@ -73,7 +73,7 @@ def jwt_claims(token: str) -> dict[str, Any]:
         return {}
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}
 
@@ -82,7 +82,7 @@ def seconds_in(value: object) -> float | None:
     """A number of seconds in JSON, which some servers write as text; None for anything else."""
     try:
         seconds = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return seconds if math.isfinite(seconds) else None
 
@@ -109,7 +109,7 @@ class Kerberos(Frozen):
             given = getattr(self, name)
             if given is None and name != "service_name":
                 continue
-            if not isinstance(given, str) or not given or "\0" in given or not _utf8(given):
+            if not isinstance(given, str) or not given or "\0" in given or not is_utf8(given):
                 raise InvalidConfig(
                     f"{name}={given!r} can't be used: allowed is text without NUL characters"
                 )
@@ -170,7 +170,7 @@ def checked_name(username: object) -> str:
     Raises:
         InvalidConfig: It is empty, no str, or has a NUL.
     """
-    if not isinstance(username, str) or not username or "\0" in username or not _utf8(username):
+    if not isinstance(username, str) or not username or "\0" in username or not is_utf8(username):
         raise InvalidConfig(
             f"username={username!r} can't be used: allowed is text without NUL characters"
         )
@@ -190,14 +190,14 @@ def checked_password(password: object) -> Secret:
     secret = Secret(password)
     if not secret or "\0" in secret.reveal():
         raise InvalidConfig("password is empty or has a NUL character")
-    if not _utf8(secret.reveal()):
+    if not is_utf8(secret.reveal()):
         raise InvalidConfig(
             "password has characters that aren't Unicode, such as of undecoded bytes"
         )
     return secret
 
 
-def _utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     """It can be encoded: the error of that would show it."""
     try:
         text.encode()

@@ -1,8 +1,8 @@
 """HTTP to servers that settings name, such as those of tokens.
 
 An ``Endpoint`` is one URL, checked when it is made, and its requests go nowhere else: no redirect
-is followed, and no proxy of the environment is used. Responses are small, soon and decoded by the
-caller; what they say is shown without secrets only. Needs aiohttp.
+is followed, and no proxy of the environment is used. A response has at most 1 MiB and 10 s; the
+caller decodes it. Texts from it have no secrets. Needs aiohttp.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class Endpoint:
                 "and [::1]",
                 hint="use https",
             )
+        if found["scheme"] == "http" and any(tls.values()):
+            raise InvalidConfig(f"{name} is http, which has no TLS: leave out {', '.join(tls)}")
         try:
             import aiohttp  # noqa: F401 - here, as importing it takes long
         except ImportError as error:
@@ -155,8 +157,11 @@ class Endpoint:
         elif isinstance(error, aiohttp.ClientConnectorCertificateError):
             trust = f"{self.shown} isn't trusted: {error.certificate_error}"
             return RequestFailed(trust, retriable=False)
+        elif isinstance(error, aiohttp.ClientResponseError):
+            # Whose text has what the server sent, and the whole URL.
+            return RequestFailed(f"{self.shown} gave what isn't HTTP", retriable=False)
         else:
-            why = f"can't be reached: {getattr(error, 'os_error', error) or type(error).__name__}"
+            why = f"can't be reached: {getattr(error, 'os_error', None) or type(error).__name__}"
         return RequestFailed(f"{self.shown} {why}", retriable=True)
 
     async def _exchange(

@@ -63,23 +63,38 @@ class MskIamTokens:
 
         Raises:
             AuthenticationFailed: There are no credentials, no such profile, or no region.
-            BotoCoreError, ClientError: AWS's services gave no credentials.
         """
-        from botocore.exceptions import ProfileNotFound
+        from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
+
+        try:
+            return self._signed()
+        except ProfileNotFound as error:
+            raise AuthenticationFailed(str(error)) from None
+        except ClientError as error:
+            failed = AuthenticationFailed(f"AWS gives no credentials: {error}")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            throttled = "Throttl" in error.response.get("Error", {}).get("Code", "")
+            failed.retriable = throttled or not 400 <= status < 500
+            raise failed from None
+        except BotoCoreError as error:
+            failed = AuthenticationFailed(f"AWS gives no credentials: {error}")
+            failed.retriable = True
+            raise failed from None
+
+    def _signed(self) -> Token:
         from botocore.session import Session
 
         session = Session(profile=self.profile)
-        try:
-            region = self.region or session.get_config_variable("region")
-            credentials = session.get_credentials()
-        except ProfileNotFound as error:
-            raise AuthenticationFailed(str(error)) from None
+        region = self.region or session.get_config_variable("region")
+        credentials = session.get_credentials()
         if credentials is None:
-            raise AuthenticationFailed(
+            failed = AuthenticationFailed(
                 "there are no credentials of AWS",
                 hint="they are looked for in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in "
                 "~/.aws/credentials and ~/.aws/config, and at the role of the container or machine",
             )
+            failed.retriable = True  # a machine's role isn't found, either, while that is slow
+            raise failed
         if not region:
             raise AuthenticationFailed(
                 "the region of the cluster isn't known",
@@ -96,9 +111,11 @@ class MskIamTokens:
 
 def _of_role(session: Any, region: str, role_arn: str) -> Any:
     """Credentials of a role that those of the session may assume."""
+    from botocore.config import Config
     from botocore.credentials import Credentials
 
-    service = session.create_client("sts", region_name=region)
+    limits = Config(connect_timeout=5.0, read_timeout=5.0, retries={"total_max_attempts": 2})
+    service = session.create_client("sts", region_name=region, config=limits)
     given = service.assume_role(RoleArn=role_arn, RoleSessionName="kclient")["Credentials"]
     return Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
 

@@ -73,6 +73,7 @@ _READ = {
 _ONE_OF = {
     "sasl_oauthbearer_method": ("oidc",),
     "sasl_oauthbearer_grant_type": ("client_credentials", JWT_BEARER),
+    "sasl_oauthbearer_header_urlencode": ("true", "false"),
 }
 _TOKEN_FILE = "for a file with a token give security=Security.oauth(kclient.TokenFile(path))"
 
@@ -121,7 +122,7 @@ def oauth_source(
 def _signs(values: Mapping[str, str]) -> bool:
     """Tokens are for an assertion, not for a secret."""
     retriever = values.get("sasl_oauthbearer_jwt_retriever_class", "")
-    grant = values.get("sasl_oauthbearer_grant_type")
+    grant = values.get("sasl_oauthbearer_grant_type", "").lower()
     return grant == JWT_BEARER or retriever.endswith(".JwtBearerJwtRetriever")
 
 
@@ -149,9 +150,11 @@ def _endpoint(
             )
     arguments: dict[str, Any] = {"extensions": _extensions(values, options)}
     for argument, keys in table.items():
-        found = [one for key in keys if (one := values.get(key) or options.get(key))]
-        if found and found[0] != "probe":
-            arguments[argument] = found[0]
+        found = {one for key in keys if (one := values.get(key) or options.get(key))}
+        if len(found) > 1:
+            raise InvalidConfig(f"{' and '.join(keys)} say the same: take one out")
+        if found and (argument != "ca_file" or found != {"probe"}):
+            arguments[argument] = found.pop()
     for argument in ("client_id", "client_secret"):
         if argument in table and argument not in arguments:
             raise InvalidConfig(

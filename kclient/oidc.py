@@ -15,9 +15,9 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from kclient.clock import SystemClock
-from kclient.credentials import Token, jwt_claims, seconds_in
-from kclient.errors import AuthenticationFailed, InvalidConfig
+from kclient.clock import wall_seconds
+from kclient.credentials import Token, is_utf8, jwt_claims, seconds_in
+from kclient.errors import AuthenticationFailed, InvalidArgument, InvalidConfig
 from kclient.http import Endpoint, RequestFailed, Response
 from kclient.secret import Secret
 
@@ -98,7 +98,7 @@ class ClientCredentials:
         basic = _basic(self._client_id, self._client_secret, urlencode=self._urlencode)
         return await _fetched(
             *(self._endpoint, self._form, {"Authorization": basic}, self._extensions),
-            [self._client_secret],
+            [self._client_secret, Secret(basic.reveal().removeprefix("Basic "))],
         )
 
 
@@ -153,6 +153,8 @@ class JwtBearer:
         given = [one for one in (private_key_file, private_key, assertion_file) if one]
         if len(given) != 1:
             raise InvalidConfig("give one of private_key_file, private_key and assertion_file")
+        if assertion_file and (key_id or issuer or subject or audience or claims):
+            raise InvalidConfig("assertion_file has the whole assertion: leave out its parts")
         if algorithm not in _ALGORITHMS:
             raise InvalidConfig(
                 f"algorithm={algorithm!r} can't be used: allowed are {', '.join(_ALGORITHMS)}"
@@ -186,7 +188,7 @@ class JwtBearer:
         Raises:
             AuthenticationFailed: As of ``ClientCredentials``.
         """
-        assertion = await asyncio.to_thread(self._signed, _now())
+        assertion = await asyncio.to_thread(self._signed, wall_seconds())
         form = self._form | {"assertion": assertion}
         return await _fetched(self._endpoint, form, {}, self._extensions, [])
 
@@ -239,28 +241,38 @@ async def _fetched(
         response = await endpoint.post(form, headers, hidden=hidden)
     except RequestFailed as error:
         raise _no_token(str(error), retriable=error.retriable) from None
+    found = _outcome(endpoint, response, extensions)
+    if isinstance(found, AuthenticationFailed):
+        raise found  # here, where no local variable has a token
+    return found
+
+
+def _outcome(
+    endpoint: Endpoint, response: Response, extensions: Mapping[str, str]
+) -> Token | AuthenticationFailed:
+    """The token of a response, or why there is none."""
     answer = _json(response)
     if response.status != 200:
-        raise _refused(endpoint, response, answer)
+        return _refused(endpoint, response, answer)
+    hint = "is that the token endpoint?"
     if answer is None:
-        raise _no_token(
-            f"{endpoint.shown} gave what isn't JSON: {response.excerpt()!r}",
-            hint="is that the token endpoint?",
-        )
-    text = answer.get("access_token")
-    if not isinstance(text, str) or not text:
-        raise _no_token(
-            f"{endpoint.shown} gave no access_token, but {', '.join(sorted(answer)) or 'nothing'}",
-            hint="is that the token endpoint?",
-        )
-    return _made(text, answer, extensions)
-
-
-def _made(text: str, answer: Mapping[str, Any], extensions: Mapping[str, str]) -> Token:
-    """The token, valid for as long as both the response and the token itself say."""
+        text = f"{endpoint.shown} gave what isn't JSON: {response.excerpt()!r}"
+        return _no_token(text, hint=hint)
+    value = answer.get("access_token")
+    if not isinstance(value, str) or not value:
+        names = response.excerpt(", ".join(sorted(answer))) or "nothing"
+        return _no_token(f"{endpoint.shown} gave no access_token, but {names}", hint=hint)
+    # Valid for as long as both the response and the token itself say.
     life = seconds_in(answer.get("expires_in"))
-    ends = [seconds_in(jwt_claims(text).get("exp")), None if life is None else _now() + life]
-    return Token(text, min((one for one in ends if one is not None), default=None), extensions)
+    ends = [
+        seconds_in(jwt_claims(value).get("exp")),
+        None if life is None else wall_seconds() + life,
+    ]
+    try:
+        expires_at = min((one for one in ends if one is not None), default=None)
+        return Token(value, expires_at, extensions)
+    except InvalidArgument as error:
+        return _no_token(f"{endpoint.shown} gave what can't be sent: {error.message}")
 
 
 def _refused(
@@ -268,9 +280,8 @@ def _refused(
 ) -> AuthenticationFailed:
     """The error of a response that isn't 200 (RFC 6749, section 5.2)."""
     status, code = response.status, str((answer or {}).get("error", ""))
-    said = response.excerpt(code)
-    if answer and answer.get("error_description"):
-        said = f"{said}: {response.excerpt(str(answer['error_description']))}"
+    parts = [code, str((answer or {}).get("error_description") or "")]
+    said = response.excerpt(": ".join(one for one in parts if one))
     hint = _HINTS.get(code) or (_HINTS["invalid_client"] if status == 401 else None)
     return _no_token(
         f"{endpoint.shown} refuses ({status}): {said or response.excerpt() or 'without a word'}",
@@ -340,7 +351,12 @@ def _form(grant: str, **fields: str | None) -> dict[str, str | Secret]:
 
 def _extensions(given: Mapping[str, str] | None) -> dict[str, str]:
     """Checked as those of a token."""
-    return dict(Token("checked", 0.0, given or {}).extensions)
+    try:
+        return dict(Token("checked", 0.0, given or {}).extensions)
+    except InvalidArgument as error:
+        raise InvalidConfig(error.message) from None
+    except TypeError:
+        raise InvalidConfig("extensions: allowed are names and values of text") from None
 
 
 def _text(name: str, value: object) -> str:
@@ -352,11 +368,7 @@ def _text(name: str, value: object) -> str:
 def _secret(name: str, value: object) -> Secret:
     if not isinstance(value, str | Secret) or not value:
         raise InvalidConfig(f"{name} is missing: allowed are a str and a Secret")
-    return Secret(value)
-
-
-def _now() -> float:
-    """Seconds since the epoch, of the running loop's clock."""
-    clock = SystemClock()
-    clock.use_environment()
-    return clock.wall_ms() / 1000
+    secret = Secret(value)
+    if not is_utf8(secret.reveal()):
+        raise InvalidConfig(f"{name} has characters that aren't Unicode")
+    return secret

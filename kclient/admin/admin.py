@@ -658,7 +658,8 @@ class Admin(AsyncOnly):
 
         Returns:
             What was deleted, by filter; an ACL that matches several is there for one of them or
-            more.
+            more. An attempt whose response was lost is repeated: what the first one deleted isn't
+            there then.
 
         Raises:
             SecurityDisabled: The brokers have no authorizer.
@@ -820,7 +821,8 @@ class Admin(AsyncOnly):
             None for each that was done.
 
         Raises:
-            ResourceNotFound: There is no such user to delete, or not with that mechanism.
+            ResourceNotFound: There is no such user to delete, or not with that mechanism; or it was
+                deleted by an attempt whose response was lost.
             UnacceptableCredential: As the broker reports.
             ClusterAuthorizationFailed: This client may not: it needs ALTER on the cluster.
             NoCommonVersion: The broker is too old.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kclient.clock import SystemClock
+from kclient.clock import wall_seconds
 from kclient.credentials import SCRAM, Token, checked_name, checked_password
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.secret import Secret
@@ -167,9 +167,7 @@ class ClusterSecurity:
             checked_name(username)
         except InvalidConfig as error:
             raise InvalidArgument(error.message) from None
-        clock = SystemClock()
-        clock.use_environment()
-        now = clock.wall_ms() / 1000
+        now = wall_seconds()
         expires_at = now + seconds_of("lifetime", lifetime)
         return Token(self._signer.token({"sub": username, "iat": now, "exp": expires_at}))
 

@@ -193,7 +193,7 @@ class TokenServer:
         try:
             claims = self._security.claims(found[1].decode())
             self.user, self.expires_at = str(claims["sub"]), float(claims["exp"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             self._invalid = True
         if self._invalid or self.expires_at <= self._wall():
             self._invalid = True

@@ -142,6 +142,20 @@ async def test_a_response_without_end_isnt_read_for_long(monkeypatch: pytest.Mon
     assert "more than 1,048,576 bytes" in text
 
 
+async def test_a_response_that_isnt_http_isnt_shown() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 2zz echoed-secret\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        text = str(await failure(f"http://127.0.0.1:{port}/token?key=in-the-query"))
+    assert "gave what isn't HTTP" in text
+    assert "echoed-secret" not in text
+    assert "in-the-query" not in text
+
+
 async def test_a_compressed_response_isnt_expanded() -> None:
     def answer(_: Asked) -> web.StreamResponse:
         response = web.json_response({"access_token": "x" * 100_000})

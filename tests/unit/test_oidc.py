@@ -19,7 +19,6 @@ import kclient
 from kclient import (
     AuthenticationFailed,
     ClientCredentials,
-    InvalidArgument,
     InvalidConfig,
     JwtBearer,
     Secret,
@@ -53,6 +52,16 @@ async def failure(tokens: ClientCredentials | JwtBearer) -> AuthenticationFailed
         await tokens()
     assert CANARY not in str(caught.value)
     return caught.value
+
+
+def local_variables(found: BaseException) -> list[str]:
+    """Those of all frames of this project and of libraries, as tracebacks may show them."""
+    shown: Any = traceback.TracebackException.from_exception(found, capture_locals=True)
+    seen = []
+    while shown is not None:
+        seen += [str(frame.locals) for frame in shown.stack if "tests" not in frame.filename]
+        shown = shown.__cause__ or shown.__context__
+    return seen
 
 
 class TestClientCredentials:
@@ -153,15 +162,38 @@ class TestClientCredentials:
             found = await failure(tokens)
             assert "Invalid client credentials" in str(found)
             assert CANARY not in repr(tokens) + repr(kclient.Security.oauth(tokens))
-            shown: Any = traceback.TracebackException.from_exception(found, capture_locals=True)
-            seen = []
-            while shown is not None:
-                seen += [
-                    str(frame.locals) for frame in shown.stack if "tests" not in frame.filename
-                ]
-                shown = shown.__cause__ or shown.__context__
+        seen = local_variables(found)
         assert seen
         assert not [text for text in seen if CANARY in text or "Basic" in text]
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {"access_token": "tok en", "refresh_token": CANARY},
+            {"token": CANARY, "\x1b[31m\n" * 600: 1},
+            {"access_token": f"{CANARY} x"},
+        ],
+    )
+    async def test_a_response_without_a_token_that_can_be_sent_shows_nothing(
+        self, answer: dict[str, Any]
+    ) -> None:
+        async with TokenServer(lambda _: web.json_response(answer)) as server:
+            found = await failure(ClientCredentials(server.url, CLIENT_ID, CLIENT_SECRET))
+        assert isinstance(found, AuthenticationFailed)
+        assert CANARY not in str(found)
+        assert str(found).isprintable()
+        assert len(str(found)) < 1_000
+        assert not [text for text in local_variables(found) if CANARY in text]
+
+    async def test_a_secret_that_is_echoed_in_base64_isnt_shown(self) -> None:
+        def refuse(asked: Asked) -> web.Response:
+            text = asked.headers["Authorization"].removeprefix("Basic ")
+            return web.json_response({"error": "x", "error_description": text}, status=401)
+
+        async with TokenServer(refuse) as server:
+            found = await failure(ClientCredentials(server.url, CLIENT_ID, CANARY))
+        assert base64.b64encode(f"{CLIENT_ID}:{CANARY}".encode()).decode() not in str(found)
+        assert "<secret>" in str(found)
 
     @pytest.mark.parametrize(
         ("given", "words"),
@@ -183,8 +215,9 @@ class TestClientCredentials:
         assert CANARY not in str(caught.value)
 
     def test_extensions_that_cant_be_sent_are_refused_when_it_is_made(self) -> None:
-        with pytest.raises(InvalidArgument, match="extension"):
-            ClientCredentials("http://localhost/", "a", "b", extensions={"auth": "x"})
+        for extensions in ({"auth": "x"}, {"a": 1}):
+            with pytest.raises(InvalidConfig, match="extension"):
+                ClientCredentials("http://localhost/", "a", "b", extensions=extensions)  # type: ignore[arg-type]
 
 
 class TestJwtBearer:
