@@ -120,7 +120,7 @@ def of_cluster(*, lifetime: float = 3600.0) -> str:
 
 
 TOKENS = {
-    "a good one": (signed(), of_cluster()),
+    "a good one": (signed(exp=int(time.time()) + 3600), of_cluster()),
     "an expired one": (signed(exp=int(time.time()) - 60), of_cluster(lifetime=0.001)),
     "of another key": (signed(key=STRANGER), signed(key=STRANGER)),
     "an unsecured one": (jwt(), jwt()),

@@ -103,20 +103,21 @@ class TestClientCredentials:
         assert token.extensions == {"logicalCluster": "lkc-1"}
 
     @pytest.mark.parametrize(
-        ("text", "life", "expected"),
+        ("claimed", "life", "expected"),
         [
-            ("opaque", 120, 120),
-            ("opaque", "120", 120),
-            ("opaque", None, None),
-            ("opaque", "soon", None),
-            (signed(exp=int(time.time()) + 200), 3600, 200),
-            (signed(exp=int(time.time()) + 3600), 200, 200),
-            (signed(exp=int(time.time()) + 200), None, 200),
+            (None, 120, 120),
+            (None, "120", 120),
+            (None, None, None),
+            (None, "soon", None),
+            (200, 3600, 200),
+            (3600, 200, 200),
+            (200, None, 200),
         ],
     )
     async def test_a_token_ends_when_it_or_the_server_says_so(
-        self, text: str, life: object, expected: float | None
+        self, claimed: int | None, life: object, expected: float | None
     ) -> None:
+        text = "opaque" if claimed is None else signed(exp=int(time.time()) + claimed)
         async with answering({"access_token": text, "expires_in": life}) as server:
             token = await source(server)()
         if expected is None:
