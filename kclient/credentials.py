@@ -24,6 +24,8 @@ TokenSource: TypeAlias = "Callable[[], str | Token | Awaitable[str | Token]]"
 
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms of SCRAM, and Python's names of their hashes."""
+_LATEST_EXPIRY = 1e11
+"""Seconds: the year 5138; what is later was given in milliseconds."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _EXTENSION = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
@@ -55,12 +57,25 @@ class Token(Frozen):
         if self.expires_at is None:
             expiry = seconds_in(jwt_claims(secret.reveal()).get("exp"))
             object.__setattr__(self, "expires_at", expiry)
+        else:
+            _check_expiry(self.expires_at)
         for name, said in self.extensions.items():
+            if not isinstance(name, str) or not isinstance(said, str):
+                raise InvalidArgument(f"extension {name!r}: allowed are names and values of text")
             if name == "auth" or not _EXTENSION.fullmatch(name) or not _VALUE.fullmatch(said):
                 raise InvalidArgument(
                     f"extension {name!r} can't be sent: allowed are names of letters, but not "
                     "auth, with printable values"
                 )
+
+
+def _check_expiry(expires_at: object) -> None:
+    number = isinstance(expires_at, int | float) and not isinstance(expires_at, bool)
+    if not number or expires_at > _LATEST_EXPIRY:  # type: ignore[operator]
+        raise InvalidArgument(
+            f"expires_at={expires_at!r} can't be used: allowed are seconds since the epoch, such "
+            "as time.time() + 300; a datetime has them by timestamp()"
+        )
 
 
 def jwt_claims(token: str) -> dict[str, Any]:

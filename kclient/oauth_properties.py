@@ -100,10 +100,14 @@ def oauth_source(
         )
     for key, classes in _CLASSES.items():
         if values.get(key) and values[key] not in classes:
-            file = values[key] == _OAUTH + "FileJwtRetriever"
+            hint = "give security=Security.oauth(token), a function"
+            if values[key] == _OAUTH + "FileJwtRetriever":
+                hint = _TOKEN_FILE
+            elif values[key].startswith("software.amazon.msk."):
+                hint = "sasl.mechanism=AWS_MSK_IAM with IAMLoginModule, or Security.msk_iam(region)"
             raise InvalidConfig(
                 f"{names[key]}={values[key]} can't be honoured: allowed are {', '.join(classes)}",
-                hint=_TOKEN_FILE if file else "give security=Security.oauth(token), a function",
+                hint=hint,
             )
     table = _COMMON | (_ASSERTION if _signs(values) else _CREDENTIALS)
     known = {key for keys in table.values() for key in keys}

@@ -255,9 +255,9 @@ def _outcome(
     if response.status != 200:
         return _refused(endpoint, response, answer)
     hint = "is that the token endpoint?"
-    if answer is None:
-        text = f"{endpoint.shown} gave what isn't JSON: {response.excerpt()!r}"
-        return _no_token(text, hint=hint)
+    if answer is None:  # which isn't shown, as it may be a token
+        size = len(response.body)
+        return _no_token(f"{endpoint.shown} gave {size:,} bytes, no JSON object", hint=hint)
     value = answer.get("access_token")
     if not isinstance(value, str) or not value:
         names = response.excerpt(", ".join(sorted(answer))) or "nothing"
@@ -355,8 +355,6 @@ def _extensions(given: Mapping[str, str] | None) -> dict[str, str]:
         return dict(Token("checked", 0.0, given or {}).extensions)
     except InvalidArgument as error:
         raise InvalidConfig(error.message) from None
-    except TypeError:
-        raise InvalidConfig("extensions: allowed are names and values of text") from None
 
 
 def _text(name: str, value: object) -> str:

@@ -292,6 +292,11 @@ def pairs_of(source: Source) -> Mapping[str, Value]:
             raw = file.read()
     except (OSError, ValueError) as error:  # the first has the path in its text
         raise InvalidConfig(f"the properties can't be read: {error}") from error
+    if b"\0" in raw:
+        raise InvalidConfig(
+            "the properties have NUL bytes: allowed is a text file in UTF-8",
+            hint="was it written as UTF-16, as PowerShell's > does?",
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -33,6 +33,15 @@ class Security(Frozen):
     tls_context: ssl.SSLContext | TlsContext | None = None
     sasl: Sasl | None = None
 
+    def __post_init__(self) -> None:
+        context = self.tls_context
+        if context is not None and not hasattr(context, "current"):
+            if not isinstance(context, ssl.SSLContext):
+                raise InvalidConfig(
+                    f"Security({context!r}) can't be used: it is made by Security.tls(...), "
+                    ".sasl_plain(...) and the like"
+                )
+
     @property
     def ssl_context(self) -> ssl.SSLContext | None:
         """The context for a connection that is made now; None for plaintext."""
@@ -96,6 +105,11 @@ class Security(Frozen):
         for name, value in list(locals().items()):
             if isinstance(value, str | Secret) and not value:
                 raise InvalidConfig(f"{name} is empty: leave it out, or give a value")
+        for name, flag in (
+            ("insecure_skip_hostname", insecure_skip_hostname),
+            ("insecure_skip_verification", insecure_skip_verification),
+        ):
+            _check_flag(name, flag)
         parts: dict[str, Any] = {
             "ca_file": os.fspath(ca_file) if ca_file else None,
             "ca": ca,
@@ -273,12 +287,26 @@ class Security(Frozen):
 
     @classmethod
     def _with_sasl(cls, sasl: Sasl, unencrypted: bool, tls: TlsOptions) -> Security:
+        from kclient.tls import TlsOptions as Known
+
+        _check_flag("unencrypted", unencrypted)
+        unknown = [name for name in tls if name not in Known.__annotations__]
+        if unknown:
+            raise InvalidConfig(
+                f"{unknown[0]!r} is no argument: for TLS there are {', '.join(Known.__annotations__)}"
+            )
         if not unencrypted:
             return cls(cls.tls(**tls).tls_context, sasl)
         given = [name for name, value in tls.items() if value]
         if given:
             raise InvalidConfig(f"unencrypted=True uses no TLS: leave out {', '.join(given)}")
         return cls(None, sasl)
+
+
+def _check_flag(name: str, flag: object) -> None:
+    """Text such as "no" would be true."""
+    if not isinstance(flag, bool):
+        raise InvalidConfig(f"{name}={flag!r} can't be used: allowed are True and False")
 
 
 def _secret(given: str | Secret | None) -> Secret | None:

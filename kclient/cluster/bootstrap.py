@@ -146,8 +146,10 @@ class Bootstrap:
         for node_id, address in self._addresses.items():
             reason = str(self._reasons.get(node_id, "no answer"))
             reasons.append(reason if address in reason else f"{address}: {reason}")
-        return BootstrapFailed(
+        failed = BootstrapFailed(
             f"no bootstrap address could be used{when}: " + "; ".join(reasons),
             hint="check bootstrap, that the brokers are up, and that security fits the listener, "
             "and make a new client to try again",
         )
+        failed.retriable = not self._hopeless()
+        return failed

@@ -111,7 +111,8 @@ def kafka_security(kafka_cluster: Cluster | ThreadedCluster) -> Security:
     if given is None:
         return Security.plaintext()
     try:
-        return given.client(next(iter(given.usernames), None))
+        default = "alice" if given.client_certificates else None
+        return given.client(next(iter(given.usernames), default))
     except InvalidArgument as error:
         why = str(error)
     _refuse(f"kafka_security has no user: {why}")

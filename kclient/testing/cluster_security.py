@@ -89,7 +89,7 @@ class ClusterSecurity:
             raise InvalidArgument(
                 "client_certificates=True needs tls=True, and neither users nor OAUTHBEARER"
             )
-        self._wants_certificates = client_certificates
+        self.client_certificates = client_certificates
         self._certificate = ServerCertificate(wants_clients=client_certificates) if tls else None
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._revisions: Counter[str] = Counter()
@@ -130,10 +130,10 @@ class ClusterSecurity:
         if self._certificate is not None:
             tls = {"ca": self._certificate.authority}
         if username is None:
-            if self.wants_sasl or self._wants_certificates:
+            if self.wants_sasl or self.client_certificates:
                 raise InvalidArgument("username is needed: this cluster wants clients to log in")
             return Security.tls(**tls) if self._certificate is not None else Security.plaintext()
-        if self._certificate is not None and self._wants_certificates:
+        if self._certificate is not None and self.client_certificates:
             certificate, key = self._certificate.of_client(username)
             return Security.tls(certificate=certificate, key=key, **tls)
         with_password = [one for one in self.mechanisms if one != "OAUTHBEARER"]

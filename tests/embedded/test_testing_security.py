@@ -117,6 +117,7 @@ async def refusal(cluster: Cluster, security: Security) -> str:
             async with kclient.Admin(cluster.bootstrap, security=security):
                 pass
     assert isinstance(caught.value.__cause__, kclient.AuthenticationFailed)
+    assert not caught.value.retriable
     assert CANARY not in str(caught.value)
     return str(caught.value)
 

@@ -164,7 +164,7 @@ async def test_a_compressed_response_isnt_expanded() -> None:
         return response
 
     async with TokenServer(answer) as server:
-        assert "isn't JSON" in str(await failure(server.url))
+        assert "no JSON object" in str(await failure(server.url))
 
 
 async def test_a_server_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ class TestClientCredentials:
             (403, {}, "refuses (403): {}", False),
             (429, {"error": "slow_down"}, "refuses (429): slow_down", True),
             (503, [], "refuses (503): []", True),
-            (200, [CANARY], "isn't JSON", False),
+            (200, [CANARY], "gave 6 bytes, no JSON object", False),
             (200, {"token": CANARY, "b": 1}, "no access_token, but b, token", False),
             (200, {}, "no access_token, but nothing", False),
             (200, {"access_token": 7}, "no access_token", False),

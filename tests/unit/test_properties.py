@@ -353,3 +353,10 @@ def test_the_new_group_protocol_is_named_in_the_log(caplog: pytest.LogCaptureFix
 def test_our_own_name_of_a_setting_is_no_property() -> None:
     with pytest.raises(InvalidConfig, match=r"linger is no property.*linger=, or 'linger.ms' here"):
         ProducerConfig.from_properties({"linger": 0.005})
+
+
+def test_a_file_in_utf16_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes("security.protocol=SASL_SSL\n".encode("utf-16"))
+    with pytest.raises(InvalidConfig, match=r"NUL bytes.* UTF-16"):
+        ProducerConfig.from_properties(path)

@@ -42,6 +42,23 @@ def test_a_context_of_the_callers_own_is_used_as_it_is() -> None:
     assert Security.tls(ssl_context=context).ssl_context is context
 
 
+def test_flags_are_true_or_false_and_no_text_that_means_so() -> None:
+    with pytest.raises(InvalidConfig, match="unencrypted='no' can't be used"):
+        Security.sasl_plain("a", "b", unencrypted="no")  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfig, match="insecure_skip_verification='false' can't be used"):
+        Security.tls(insecure_skip_verification="false")  # type: ignore[arg-type]
+
+
+def test_a_misspelt_argument_is_named_with_what_there_is() -> None:
+    with pytest.raises(InvalidConfig, match="'cafile' is no argument: for TLS there are ca_file"):
+        Security.sasl_plain("a", "b", cafile="x")  # type: ignore[call-arg]
+
+
+def test_a_protocol_is_no_security() -> None:
+    with pytest.raises(InvalidConfig, match="it is made by Security"):
+        Security("SASL_SSL")  # type: ignore[arg-type]
+
+
 def test_impossible_combinations_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="as it is"):
         Security.tls(ssl_context=ssl.create_default_context(), ca_file="x")

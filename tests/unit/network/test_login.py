@@ -296,6 +296,11 @@ class TestTokens:
         with pytest.raises(AuthenticationFailed, match="token callback gave"):
             await one.mechanism("broker")
 
+    @pytest.mark.parametrize("expires_at", ["soon", True, EPOCH * 1000, object()])
+    def test_an_expiry_that_isnt_in_seconds_is_refused(self, expires_at: Any) -> None:
+        with pytest.raises(InvalidArgument, match=r"expires_at=.* seconds since the epoch"):
+            Token("t", expires_at=expires_at)
+
     @pytest.mark.parametrize(
         "extensions", [{"auth": "x"}, {"a1": "x"}, {"": "x"}, {"a": "\x01"}, {"a": "ö"}]
     )
