@@ -290,11 +290,12 @@ class Security(Frozen):
         from kclient.tls import TlsOptions as Known
 
         _check_flag("unencrypted", unencrypted)
-        unknown = [name for name in tls if name not in Known.__annotations__]
-        if unknown:
-            raise InvalidConfig(
-                f"{unknown[0]!r} is no argument: for TLS there are {', '.join(Known.__annotations__)}"
-            )
+        known = Known.__annotations__
+        for name in tls:
+            if name not in known:
+                raise InvalidConfig(
+                    f"{name!r} is no argument: for TLS there are {', '.join(known)}"
+                )
         if not unencrypted:
             return cls(cls.tls(**tls).tls_context, sasl)
         given = [name for name, value in tls.items() if value]
