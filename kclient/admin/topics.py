@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicId, UnknownTopicOrPartition
+from kclient.cluster.fanout import ControllerRequest
 from kclient.cluster.offset_lookup import broker_timeout_ms
 from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.errors import InvalidArgument, KafkaError, NoCommonVersion, broker_error
@@ -63,8 +64,8 @@ class DefaultsNeeded(NoCommonVersion):
     """Error of a controller too old to choose numbers itself: they must be looked up and given."""
 
 
-class _ControllerRequest:
-    """Base of the requests in this file: the controller handles them, and its errors are final."""
+class _TopicsRequest(ControllerRequest):
+    """Base of the requests in this file: what the controller says of a topic is final."""
 
     def node_for(self, key: TopicRef, calls: Calls) -> tuple[int, Hashable]:
         """The controller; topics by id go in a request of their own."""
@@ -75,7 +76,7 @@ class _ControllerRequest:
         return isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
 
 
-class CreateTopics(_ControllerRequest):
+class CreateTopics(_TopicsRequest):
     """Creates topics; the keys are their names."""
 
     what = "CreateTopics"
@@ -155,7 +156,7 @@ def _reported(said: int, asked: int | None, assigned: Sequence[object] | None) -
     return len(assigned) if assigned is not None else asked
 
 
-class DeleteTopics(_ControllerRequest):
+class DeleteTopics(_TopicsRequest):
     """Deletes topics; the keys are names or ids."""
 
     what = "DeleteTopics"
@@ -199,7 +200,7 @@ class DeleteTopics(_ControllerRequest):
         return found
 
 
-class CreatePartitions(_ControllerRequest):
+class CreatePartitions(_TopicsRequest):
     """Gives topics more partitions; the keys are names.
 
     Args:
