@@ -137,28 +137,34 @@ async def renew_delegation_token(
     core: ClientCore, hmac: Secret, period: float | None, timeout: float
 ) -> float:
     """See ``Admin.renew_delegation_token``."""
-    response = await core.calls.call(
-        ControllerTarget(),
-        RenewDelegationTokenRequest(
-            delegation_tokens.decoded(hmac), delegation_tokens.milliseconds(period)
-        ),
-        timeout=timeout,
-        check=_token_error("renewing a delegation token failed"),
+    request = RenewDelegationTokenRequest(
+        delegation_tokens.decoded(hmac), delegation_tokens.milliseconds(period)
     )
-    return float(response.expiry_timestamp_ms / 1000)
+    return await _new_expiry(core, request, "renewing", timeout)
 
 
 async def expire_delegation_token(
     core: ClientCore, hmac: Secret, after: float | None, timeout: float
 ) -> float:
     """See ``Admin.expire_delegation_token``."""
+    request = ExpireDelegationTokenRequest(
+        delegation_tokens.decoded(hmac), delegation_tokens.milliseconds(after)
+    )
+    return await _new_expiry(core, request, "expiring", timeout)
+
+
+async def _new_expiry(
+    core: ClientCore,
+    request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest,
+    doing: str,
+    timeout: float,
+) -> float:
+    """Change until when a token is valid; seconds since the epoch."""
     response = await core.calls.call(
         ControllerTarget(),
-        ExpireDelegationTokenRequest(
-            delegation_tokens.decoded(hmac), delegation_tokens.milliseconds(after)
-        ),
+        request,
         timeout=timeout,
-        check=_token_error("expiring a delegation token failed"),
+        check=_token_error(f"{doing} a delegation token failed"),
     )
     return float(response.expiry_timestamp_ms / 1000)
 
