@@ -47,7 +47,7 @@ _KINDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, both together, or an address.
+    """The entity that a quota is for: a user, a client id, both together, or an address.
 
     A quota of ``QuotaEntity(user="alice", client_id="loader")`` is for what alice's clients of that
     id do; the most specific one that there is applies.

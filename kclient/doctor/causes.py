@@ -1,6 +1,6 @@
 """From the error of a step to its cause, and to what should be changed. Sans-IO.
 
-One function per step. Some errors have several causes, which ``Peer`` tells apart: further
+One function per step. Some errors have several causes, among which ``Peer`` decides: further
 connections to the address have found it.
 """
 
@@ -104,7 +104,7 @@ def not_connected(target: Target, errors: Sequence[Exception], detail: str) -> D
 
 def _bad_advertisement(target: Target, detail: str) -> Diagnosis:
     advice = (
-        f"clients are told to connect to {target.address}: set {target.setting} to a name and port "
+        f"clients are to connect to {target.address}: set {target.setting} to a name and port "
         "that lead to it from here"
     )
     if target.is_loopback:

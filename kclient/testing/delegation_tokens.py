@@ -31,7 +31,7 @@ class DelegationToken:
     """One token; times are in milliseconds since the epoch.
 
     Attributes:
-        owner: Whom its holder acts as.
+        owner: The principal that its holder acts as.
         requester: Who had it made.
         renewers: Who may renew it, beside the owner.
         expires_ms: Until when it was renewed.

@@ -1,4 +1,4 @@
-"""Rules for client quotas (KIP-546): whom they are for, their values, and filters of requests.
+"""Rules for client quotas (KIP-546): their entities, their values, and filters of requests.
 
 Pure functions, for ``handlers/quotas.py``. An entity is an item for each of its types, in the order
 of their names (``ip`` last); None in place of a name stands for all that have no quota of their
