@@ -166,7 +166,8 @@ class Message(Struct):
 
     def encode_into(self, out: bytearray, version: int) -> None:
         """Append the message to ``out``; on an error ``out`` is unchanged. Raises: see encode."""
-        self._check_version(version)
+        if not self.MIN_VERSION <= version <= self.MAX_VERSION:
+            self._refuse_version(version)
         start = len(out)
         try:
             self._write(out, version)
@@ -179,7 +180,8 @@ class Message(Struct):
 
     @classmethod
     def _prepare(cls, data: Buffer, version: int, offset: int) -> Any:
-        cls._check_version(version)
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            cls._refuse_version(version)
         if offset < 0:
             raise ProtocolError(f"{cls.__name__} can't start at {offset}", struct=cls.__name__)
         if cls._ZERO_COPY:
@@ -187,13 +189,12 @@ class Message(Struct):
         return data if type(data) is bytes else bytes(data)
 
     @classmethod
-    def _check_version(cls, version: int) -> None:
-        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
-            raise ProtocolError(
-                f"{cls.__name__} has no version {version}: this client speaks "
-                f"{cls.MIN_VERSION} to {cls.MAX_VERSION}",
-                struct=cls.__name__,
-            )
+    def _refuse_version(cls, version: int) -> NoReturn:
+        raise ProtocolError(
+            f"{cls.__name__} has no version {version}: this client speaks "
+            f"{cls.MIN_VERSION} to {cls.MAX_VERSION}",
+            struct=cls.__name__,
+        )
 
 
 class LogRecord(Message):

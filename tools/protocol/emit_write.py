@@ -63,17 +63,21 @@ class _Writer:
         """Refuse a value that the version can't carry; return whether code was emitted."""
         if field.ignorable:
             return False
-        with self._out.block(f"if {self._differs(field)}:"):
+        with self._out.block_if("if", self._differs(field)):
             self._out.add(f'self._refuse("{field.attribute}", version)')
         return True
 
-    def _differs(self, field: Field) -> str:
+    def _differs(self, field: Field, owner: str = "self") -> str:
         """The condition that the field is not at its default."""
-        name, value = f"self.{field.attribute}", layout.default(field)
+        name, value = f"{owner}.{field.attribute}", layout.default(field)
         if value is None:
             return f"{name} is not None"
         if field.is_array:
             return f"{name} is None or len({name})" if layout.can_be_none(field) else f"len({name})"
+        if field.struct is not None and not layout.can_be_none(field):
+            # Not by comparing it with a new one: that is slow, in a request that goes out all day.
+            parts = [self._differs(one, name) for one in field.struct.fields]
+            return " or ".join([*parts, f"{name}.unknown_tags"])
         if value == ():
             return f"{name} != {layout.element_type(field)}()"
         if field.type == "bool":
@@ -126,7 +130,7 @@ class _Writer:
         with self._out.maybe_block(test and f"if {test}:"):
             self._emit_variable(field, present, flexible, "out")
         if test and not field.ignorable:
-            with self._out.block(f"elif {self._differs(field)}:"):
+            with self._out.block_if("elif", self._differs(field)):
                 self._out.add(f'self._refuse("{field.attribute}", version)')
         return True
 
@@ -197,15 +201,18 @@ class _Writer:
             test = version_test(field.tagged, versions)
             differs = self._differs(field)
             if test:
-                with out.block(f"if {test}:"), out.block(f"if {differs}:"):
+                with out.block(f"if {test}:"), out.block_if("if", differs):
                     self._emit_tagged(field)
                 if not field.ignorable:
-                    with out.block(f"elif {differs}:"):
+                    with out.block_if("elif", differs):
                         out.add(f'self._refuse("{field.attribute}", version)')
             else:
-                with out.block(f"if {differs}:"):
+                with out.block_if("if", differs):
                     self._emit_tagged(field)
-        out.add(f"{put}(out, tags)")
+        with out.block("if tags:"):
+            out.add(f"{put}(out, tags)")
+        with out.block("else:"):
+            out.add("out.append(0)")
 
     def _emit_tagged(self, field: Field) -> None:
         out = self._out

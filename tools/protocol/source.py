@@ -38,6 +38,18 @@ class Source:
             with self.block(head):
                 yield
 
+    @contextmanager
+    def block_if(self, word: str, test: str) -> Iterator[None]:
+        """A block below ``word test:``, with an alternative a line if that is too long."""
+        head = f"{word} {test}:"
+        if len(head) + 4 * self._depth > WIDTH:
+            first, *others = test.split(" or ")
+            with self.block(f"{word} ("):
+                self.add(first, *(f"or {one}" for one in others))
+            head = "):"
+        with self.block(head):
+            yield
+
     def add_listed(self, head: str, items: list[str], tail: str) -> None:
         """``head + ", ".join(items) + tail`` on one line, or an item a line if that is too long."""
         line = head + ", ".join(items) + tail

@@ -429,7 +429,10 @@ class ApiVersionsResponse(Response):
                 tags[2] = bytes(chunk)
             if self.zk_migration_ready:
                 tags[3] = _pack_t(self.zk_migration_ready)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             out += _pack_h(self.error_code)
             put_count(out, len(self.api_keys))

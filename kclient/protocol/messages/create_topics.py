@@ -348,7 +348,10 @@ class CreatableTopicResult(Struct):
             tags = dict(self.unknown_tags) if self.unknown_tags else {}
             if self.topic_config_error_code != 0:
                 tags[0] = _pack_h(self.topic_config_error_code)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             put_string(out, self.name)
             out += _pack_h(self.error_code)

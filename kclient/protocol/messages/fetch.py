@@ -538,19 +538,34 @@ class PartitionData(Struct):
             else:
                 put_compact_bytes(out, records_)
             tags = dict(self.unknown_tags) if self.unknown_tags else {}
-            if self.diverging_epoch != EpochEndOffset():
+            if (
+                self.diverging_epoch.epoch != -1
+                or self.diverging_epoch.end_offset != -1
+                or self.diverging_epoch.unknown_tags
+            ):
                 chunk = bytearray()
                 self.diverging_epoch._write(chunk, version)
                 tags[0] = bytes(chunk)
-            if self.current_leader != LeaderIdAndEpoch():
+            if (
+                self.current_leader.leader_id != -1
+                or self.current_leader.leader_epoch != -1
+                or self.current_leader.unknown_tags
+            ):
                 chunk = bytearray()
                 self.current_leader._write(chunk, version)
                 tags[1] = bytes(chunk)
-            if self.snapshot_id != SnapshotId():
+            if (
+                self.snapshot_id.end_offset != -1
+                or self.snapshot_id.epoch != -1
+                or self.snapshot_id.unknown_tags
+            ):
                 chunk = bytearray()
                 self.snapshot_id._write(chunk, version)
                 tags[2] = bytes(chunk)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 5:
                 out += _pack_ihqqq(
@@ -587,11 +602,23 @@ class PartitionData(Struct):
                 out += b"\xff\xff\xff\xff"
             else:
                 put_bytes(out, records_)
-            if self.diverging_epoch != EpochEndOffset():
+            if (
+                self.diverging_epoch.epoch != -1
+                or self.diverging_epoch.end_offset != -1
+                or self.diverging_epoch.unknown_tags
+            ):
                 self._refuse("diverging_epoch", version)
-            if self.current_leader != LeaderIdAndEpoch():
+            if (
+                self.current_leader.leader_id != -1
+                or self.current_leader.leader_epoch != -1
+                or self.current_leader.unknown_tags
+            ):
                 self._refuse("current_leader", version)
-            if self.snapshot_id != SnapshotId():
+            if (
+                self.snapshot_id.end_offset != -1
+                or self.snapshot_id.epoch != -1
+                or self.snapshot_id.unknown_tags
+            ):
                 self._refuse("snapshot_id", version)
 
 
@@ -944,7 +971,10 @@ class FetchResponse(Response):
                     tags[0] = bytes(chunk)
             elif len(self.node_endpoints):
                 self._refuse("node_endpoints", version)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 7:
                 out += _pack_ihi(self.throttle_time_ms, self.error_code, self.session_id)
@@ -1188,7 +1218,10 @@ class FetchPartition(Struct):
             if version >= 18:
                 if self.high_watermark != 9223372036854775807:
                     tags[1] = _pack_q(self.high_watermark)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 9:
                 if self.last_fetched_epoch != -1:
@@ -1767,13 +1800,24 @@ class FetchRequest(Request):
                     put_compact_string(chunk, cluster_id_)
                 tags[0] = bytes(chunk)
             if version >= 15:
-                if self.replica_state != ReplicaState():
+                if (
+                    self.replica_state.replica_id != -1
+                    or self.replica_state.replica_epoch != -1
+                    or self.replica_state.unknown_tags
+                ):
                     chunk = bytearray()
                     self.replica_state._write(chunk, version)
                     tags[1] = bytes(chunk)
-            elif self.replica_state != ReplicaState():
+            elif (
+                self.replica_state.replica_id != -1
+                or self.replica_state.replica_epoch != -1
+                or self.replica_state.unknown_tags
+            ):
                 self._refuse("replica_state", version)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 7:
                 out += _pack_iiiibii(
@@ -1808,5 +1852,9 @@ class FetchRequest(Request):
                 self._refuse("forgotten_topics_data", version)
             if version >= 11:
                 put_string(out, self.rack_id)
-            if self.replica_state != ReplicaState():
+            if (
+                self.replica_state.replica_id != -1
+                or self.replica_state.replica_epoch != -1
+                or self.replica_state.unknown_tags
+            ):
                 self._refuse("replica_state", version)

@@ -760,7 +760,10 @@ class OffsetCommitValue(LogRecord):
             tags = dict(self.unknown_tags) if self.unknown_tags else {}
             if self.topic_id != ZERO_UUID:
                 tags[0] = _pack_U(check_uuid(self.topic_id))
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 3:
                 out += _pack_qi(self.offset, self.leader_epoch)

@@ -205,7 +205,10 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
             else:
                 put_compact_numbers(chunk, assignment_epochs_, "i")
             tags[0] = bytes(chunk)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
@@ -739,7 +742,10 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
                 chunk.append(1)
                 classic_member_metadata_._write(chunk, version)
             tags[0] = bytes(chunk)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)
 
 
 class ConsumerGroupMetadataKey(LogRecord):
@@ -863,7 +869,10 @@ class ConsumerGroupMetadataValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.metadata_hash != 0:
             tags[0] = _pack_q(self.metadata_hash)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)
 
 
 class ConsumerGroupPartitionMetadataKey(LogRecord):
@@ -1560,7 +1569,10 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.assignment_timestamp != 0:
             tags[0] = _pack_q(self.assignment_timestamp)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)
 
 
 class ShareGroupCurrentMemberAssignmentKey(LogRecord):
@@ -2628,4 +2640,7 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.assignment_timestamp != 0:
             tags[0] = _pack_q(self.assignment_timestamp)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)

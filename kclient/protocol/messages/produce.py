@@ -404,13 +404,24 @@ class PartitionProduceResponse(Struct):
                 put_compact_string(out, error_message_)
             tags = dict(self.unknown_tags) if self.unknown_tags else {}
             if version >= 10:
-                if self.current_leader != LeaderIdAndEpoch():
+                if (
+                    self.current_leader.leader_id != -1
+                    or self.current_leader.leader_epoch != -1
+                    or self.current_leader.unknown_tags
+                ):
                     chunk = bytearray()
                     self.current_leader._write(chunk, version)
                     tags[0] = bytes(chunk)
-            elif self.current_leader != LeaderIdAndEpoch():
+            elif (
+                self.current_leader.leader_id != -1
+                or self.current_leader.leader_epoch != -1
+                or self.current_leader.unknown_tags
+            ):
                 self._refuse("current_leader", version)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             if version >= 5:
                 out += _pack_ihqqq(
@@ -439,7 +450,11 @@ class PartitionProduceResponse(Struct):
                     out += b"\xff\xff"
                 else:
                     put_string(out, error_message_)
-            if self.current_leader != LeaderIdAndEpoch():
+            if (
+                self.current_leader.leader_id != -1
+                or self.current_leader.leader_epoch != -1
+                or self.current_leader.unknown_tags
+            ):
                 self._refuse("current_leader", version)
 
 
@@ -777,7 +792,10 @@ class ProduceResponse(Response):
                     tags[0] = bytes(chunk)
             elif len(self.node_endpoints):
                 self._refuse("node_endpoints", version)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             put_count(out, len(self.responses))
             for responses_item in self.responses:

@@ -300,7 +300,10 @@ class ShareSnapshotValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.delivery_complete_count != -1:
             tags[0] = _pack_i(self.delivery_complete_count)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)
 
 
 class ShareUpdateKey(LogRecord):
@@ -542,4 +545,7 @@ class ShareUpdateValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.delivery_complete_count != -1:
             tags[0] = _pack_i(self.delivery_complete_count)
-        put_tags(out, tags)
+        if tags:
+            put_tags(out, tags)
+        else:
+            out.append(0)

@@ -391,7 +391,10 @@ class TransactionLogValue(LogRecord):
                 tags[3] = _pack_h(self.next_producer_epoch)
             if self.client_transaction_version != 0:
                 tags[2] = _pack_h(self.client_transaction_version)
-            put_tags(out, tags)
+            if tags:
+                put_tags(out, tags)
+            else:
+                out.append(0)
         else:
             out += _pack_qhib(
                 self.producer_id,
