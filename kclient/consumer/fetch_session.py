@@ -17,7 +17,6 @@ in ``fetch_request``.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kclient.error_codes import ErrorCode
@@ -186,9 +185,9 @@ class FetchSession:
             self._apply(SessionEvent.MISMATCH)
         self._by_id = by_id
         if self.state is SessionState.INCREMENTAL:
-            changed = {partition: self.asked[partition] for partition in self._changed}
+            changed = {one: self.asked[one] for one in self._changed} if self._changed else {}
             forgotten = self._forgotten
-            if not by_id:
+            if forgotten and not by_id:
                 # By its name the new incarnation is the old one, and brokers forget last.
                 forgotten = {p: i for p, i in forgotten.items() if p not in self.asked}
             request = SessionRequest(self.session_id, self.epoch, changed, forgotten)
@@ -249,9 +248,9 @@ class FetchSession:
             return len(partitions) == len(request.partitions) and all(
                 partition in request.partitions for partition in partitions
             )
-        return session_id == request.session_id and all(
-            partition in self.asked for partition in partitions
-        )
+        if session_id != request.session_id:
+            return False
+        return not partitions or all(partition in self.asked for partition in partitions)
 
     def _apply(self, event: SessionEvent) -> None:
         self.state = step(TRANSITIONS, self.state, event)
@@ -263,8 +262,7 @@ class FetchSession:
                 self.session_id = NO_SESSION
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(NamedTuple):
     """The limits of a request as a whole.
 
     Attributes:
@@ -296,8 +294,9 @@ def fetch_request(version: int, wishes: SessionRequest, limits: FetchLimits) -> 
         rack_id=limits.rack if version >= 11 else "",
     )
     by_id = version > LAST_BY_NAME
-    request.topics = _wanted(wishes, by_id)
-    if sessions:
+    if wishes.partitions:
+        request.topics = _wanted(wishes, by_id)
+    if sessions and wishes.forgotten:
         request.forgotten_topics_data = _forgotten(wishes, by_id)
     return request
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.completed_fetch import FrameLease
     from kclient.consumer.fetch_session import FetchLimits
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.subscription import Subscription
@@ -224,36 +225,43 @@ class Fetcher:
         lease = self.buffer.lease(len(raw.body), raw.release)
         try:
             response = FetchResponse.decode(raw.body, raw.version)
-            parts = self._parts(queue, response)
+            parts = self._parts(queue, response) if response.responses else {}
             if not queue.session.answered(response.error_code, response.session_id, parts):
                 self._refused(queue, response.error_code)
                 return
             self.last_fetch, self.last_error = self._core.clock.now(), None
             self._pace(queue, parts, limits, sent_at, self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
-            news = FetchFollowUp(queue.node_id)
-            now = self.last_fetch
-            turn, unlooked = now + TURN, 0
-            for partition, part in parts.items():
-                ask = queue.session.asked.get(partition)
-                state = self._subscription.get(partition)
-                if ask is None or state is None:
-                    continue
-                unlooked += 1
-                if part.records:
-                    unlooked = PARTS_PER_LOOK
-                    queue.session.move_to_end(partition)
-                self._reader.read(state, ask, part, lease, news, now)
-                if unlooked >= PARTS_PER_LOOK:
-                    now, unlooked = self._core.clock.now(), 0
-                    if now > turn:
-                        self.news.notify()
-                        await asyncio.sleep(0)
-                        now = self._core.clock.now()
-                        turn = now + TURN
-            self._act_on(news, response)
+            if parts:
+                self._act_on(await self._read(queue, parts, lease), response)
         finally:
             lease.drop()
+
+    async def _read(
+        self, queue: BrokerQueue, parts: Mapping[TopicPartition, PartitionData], lease: FrameLease
+    ) -> FetchFollowUp:
+        """Process the parts of a response, with a trip through the loop every ``TURN``."""
+        news = FetchFollowUp(queue.node_id)
+        now = self._core.clock.now()
+        turn, unlooked = now + TURN, 0
+        for partition, part in parts.items():
+            ask = queue.session.asked.get(partition)
+            state = self._subscription.get(partition)
+            if ask is None or state is None:
+                continue
+            unlooked += 1
+            if part.records:
+                unlooked = PARTS_PER_LOOK
+                queue.session.move_to_end(partition)
+            self._reader.read(state, ask, part, lease, news, now)
+            if unlooked >= PARTS_PER_LOOK:
+                now, unlooked = self._core.clock.now(), 0
+                if now > turn:
+                    self.news.notify()
+                    await asyncio.sleep(0)
+                    now = self._core.clock.now()
+                    turn = now + TURN
+        return news
 
     def _pace(
         self,

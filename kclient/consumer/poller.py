@@ -413,7 +413,7 @@ class Poller:
             woken = clock.now()
             self._polled_records.last_poll_at = woken
         self._turn_at = woken + TURN
-        return buffer.has_turns or now < deadline
+        return buffer.has_turns or woken < deadline
 
     # Inflating
 
