@@ -18,10 +18,15 @@ from tests.mixed.ledger import Ledger, Run, Span
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A member that was stopped or asked to leave: others may own its partitions from then on."""
+    """A member that was stopped or asked to leave: others may own its partitions from then on.
+
+    Attributes:
+        leaves: It was asked to leave, so what it is given afterwards may be another's at once.
+    """
 
     member: str
     since: float
+    leaves: bool = False
 
 
 def missing(reads: Iterable[Run], end: int) -> list[tuple[int, int]]:
@@ -51,13 +56,19 @@ def skips(span: Span) -> list[str]:
 def doubled(spans: Sequence[Span], absences: Iterable[Absence]) -> list[str]:
     """Where two members owned a partition at the same time.
 
-    Of a member that was stopped, what it owned then counts until then.
+    Of a member that was stopped, what it owned then counts until then; of one that was asked to
+    leave, what a rebalance still gave it afterwards doesn't count.
     """
     stops: dict[str, list[float]] = defaultdict(list)
+    asked: dict[str, float] = {}
     for absence in absences:
         stops[absence.member].append(absence.since)
+        if absence.leaves:
+            asked[absence.member] = absence.since
     by_partition: dict[int, list[tuple[float, float, str]]] = defaultdict(list)
     for span in spans:
+        if span.since > asked.get(span.member, math.inf):
+            continue
         cuts = [at for at in stops[span.member] if span.since <= at]
         until = min([span.until, *cuts])
         by_partition[span.partition].append((span.since, until, span.member))

@@ -164,10 +164,10 @@ class Scenario:
         """Have a member leave; it has to end well.
 
         Clients other than kclient leave before they report that they own nothing, or don't report
-        it.
+        it; and a rebalance may still give them partitions between this and their leaving.
         """
         if member.client != "kclient":
-            self._absences.append(Absence(member.name, time.monotonic()))
+            self._absences.append(Absence(member.name, time.monotonic(), leaves=True))
         del self.members[member.name]
         try:
             status = await member.leave()

@@ -74,6 +74,13 @@ def test_what_a_stopped_member_owned_may_be_anothers_from_then_on() -> None:
     assert doubled(spans, [Absence("b", 2.0)])
 
 
+def test_what_a_member_is_given_after_it_was_asked_to_leave_may_be_anothers() -> None:
+    spans = [span("a", 1.0, 9.0), span("b", 5.0, 10.0)]
+    assert not doubled(spans, [Absence("a", 0.5, leaves=True)])
+    assert not doubled(spans, [Absence("a", 2.0, leaves=True)])
+    assert doubled(spans, [Absence("a", 6.0, leaves=True)])
+
+
 def test_the_longest_silence_of_an_owner_leaves_out_when_it_was_stopped() -> None:
     spans = [
         span("a", 1.0, 9.0, run(0, 1, at=2.0), run(2, 3, at=5.5), run(4, 4, at=8.0)),
