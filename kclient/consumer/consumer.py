@@ -28,7 +28,9 @@ from kclient.consumer.arguments import (
 )
 from kclient.consumer.columns import checked_columns, checked_ends
 from kclient.consumer.deserialization_errors import DeserializationErrorHandler
+from kclient.consumer.engine import Engine
 from kclient.consumer.offset_reset import AtTime
+from kclient.consumer.poller import records_of
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, KafkaError, a_or_an
@@ -240,8 +242,6 @@ class Consumer(AsyncOnly, Generic[K, V]):
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        from kclient.consumer.engine import Engine  # not needed to import the class
-
         bad = DeserializationErrorHandler(
             bad_records,
             names,
@@ -816,8 +816,6 @@ class Consumer(AsyncOnly, Generic[K, V]):
         """
         self._engine.core.check_usable()
         self._check_free()
-        from kclient.consumer.poller import records_of
-
         return records_of(self._engine.poller, converts=self._converts)
 
     if not TYPE_CHECKING:  # type checkers don't see it, so that they report the mistake

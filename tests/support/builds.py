@@ -24,7 +24,7 @@ def in_another_build(wanted: str) -> list[str]:
 
     A twin that this package doesn't import by itself is not in use, even if it is there.
     """
-    for client in ("kclient.producer.producer", "kclient.consumer.engine"):
+    for client in ("kclient.producer.producer", "kclient.consumer.consumer"):
         import_module(client)
     found = []
     for module in compiled_modules():
