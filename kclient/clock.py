@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from kclient.hooks import Dialer
 
+_ASYNCIO_TIME = asyncio.BaseEventLoop.time
+
 
 class LoopEnvironment(Protocol):
     """What clients ask of the world, beside the loop's own timers."""
@@ -79,7 +81,8 @@ class SystemClock:
     """The running loop's monotonic time and the wall clock: the machine's, or the loop's own.
 
     Attributes:
-        now: Gives monotonic seconds of the running loop. Raises RuntimeError where no loop runs.
+        now: Gives monotonic seconds of the running loop. Before ``bind_to_loop`` it raises
+            RuntimeError where no loop runs.
         wall_ns: Gives int nanoseconds since the Unix epoch.
     """
 
@@ -103,7 +106,7 @@ class SystemClock:
         each request looks at it about ten times.
         """
         loop = asyncio.get_running_loop()
-        plain = getattr(loop.time, "__func__", None) is asyncio.BaseEventLoop.time
+        plain = getattr(loop.time, "__func__", None) is _ASYNCIO_TIME
         self.now = time.monotonic if plain else loop.time
 
     def wall_ms(self) -> int:

@@ -233,16 +233,19 @@ class Fetcher:
             self._pace(queue, parts, limits, sent_at, self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
             if parts:
-                self._act_on(await self._read(queue, parts, lease), response)
+                self._act_on(await self._read(queue, parts, lease, self.last_fetch), response)
         finally:
             lease.drop()
 
     async def _read(
-        self, queue: BrokerQueue, parts: Mapping[TopicPartition, PartitionData], lease: FrameLease
+        self,
+        queue: BrokerQueue,
+        parts: Mapping[TopicPartition, PartitionData],
+        lease: FrameLease,
+        now: float,
     ) -> FetchFollowUp:
         """Process the parts of a response, with a trip through the loop every ``TURN``."""
         news = FetchFollowUp(queue.node_id)
-        now = self._core.clock.now()
         turn, unlooked = now + TURN, 0
         for partition, part in parts.items():
             ask = queue.session.asked.get(partition)

@@ -125,12 +125,15 @@ class Poller:
                 if records:
                     self._polled_records.give()
                     return records
+                in_time = True
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
-                elif not await self._wait(started + timeout):
-                    return []
+                else:
+                    in_time = await self._wait(started + timeout)
                 self._check()
                 self._polled_records.go_on()
+                if not in_time:
+                    return []
         finally:
             self._polled_records.end()
 
@@ -256,10 +259,13 @@ class Poller:
                     break
                 if self._buffer.blocked:
                     self._inflate_blocked()
-                if columns.builder.num_rows or not await self._wait(started + timeout):
+                if columns.builder.num_rows:
                     break
+                in_time = await self._wait(started + timeout)
                 self._check()
                 self._polled_records.go_on()
+                if not in_time:
+                    break
         finally:
             self._polled_records.end()
         rows = columns.builder.num_rows
@@ -397,7 +403,11 @@ class Poller:
             self._turn_at = self._core.clock.now() + TURN
 
     async def _wait(self, deadline: float) -> bool:
-        """Wait until there may be something to take; False once ``deadline`` has passed."""
+        """Wait until there may be something to take; False once ``deadline`` has passed.
+
+        Either way an error may have come, and what was passed over before is finished: the caller
+        checks, and goes on.
+        """
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()
         if now >= self.stall_detector.next_look:

@@ -97,7 +97,7 @@ def wrongs(
     Args:
         ledger: Closed.
         ends: Where the partitions end.
-        absences: Which member was stopped when.
+        absences: Which member was stopped, or asked to leave, when.
         exact: The members whose reports on ownership are exact in time.
     """
     found = []

@@ -189,12 +189,8 @@ class _Writer:
     def _emit_tags(self, versions: Versions) -> None:
         out = self._out
         known = [one for one in self._struct.fields if not one.tagged.overlap(versions).empty]
-        put = self._names.helper("put_tags")
         if not known:
-            with out.block("if self.unknown_tags:"):
-                out.add(f"{put}(out, self.unknown_tags)")
-            with out.block("else:"):
-                out.add("out.append(0)")
+            self._emit_put_tags("self.unknown_tags")
             return
         out.add("tags = dict(self.unknown_tags) if self.unknown_tags else {}")
         for field in known:
@@ -209,10 +205,14 @@ class _Writer:
             else:
                 with out.block_if("if", differs):
                     self._emit_tagged(field)
-        with out.block("if tags:"):
-            out.add(f"{put}(out, tags)")
-        with out.block("else:"):
-            out.add("out.append(0)")
+        self._emit_put_tags("tags")
+
+    def _emit_put_tags(self, tags: str) -> None:
+        put = self._names.helper("put_tags")
+        with self._out.block(f"if {tags}:"):
+            self._out.add(f"{put}(out, {tags})")
+        with self._out.block("else:"):
+            self._out.add("out.append(0)")
 
     def _emit_tagged(self, field: Field) -> None:
         out = self._out
