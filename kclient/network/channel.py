@@ -71,8 +71,9 @@ class Channel(asyncio.BufferedProtocol):
         self.host = ""
         self.renew_at = math.inf
         self.session_ends_at = math.inf
-        self._negotiated = asyncio.Event()
-        self._gone = asyncio.Event()
+        # Made by whoever waits, which is rare: an event takes 0.8 KiB.
+        self._negotiated: asyncio.Event | None = None
+        self._gone: asyncio.Event | None = None
         self._now = now
         self._transport: asyncio.Transport | None = None
         self._has_low_water_mark = False
@@ -140,7 +141,9 @@ class Channel(asyncio.BufferedProtocol):
 
     async def negotiated(self) -> None:
         """Wait until the broker's versions are known; without end where the channel ends before."""
-        await self._negotiated.wait()
+        if self.connection.versions is None:
+            self._negotiated = self._negotiated or asyncio.Event()
+            await self._negotiated.wait()
 
     def ask(self, message: Request, deadline: float) -> RequestFuture[Any]:
         """Write a request of an authentication, see ``Connection.ask``."""
@@ -167,6 +170,7 @@ class Channel(asyncio.BufferedProtocol):
     async def wait_closed(self) -> None:
         """Wait until the transport is gone; at once if there is none."""
         if self._transport is not None:
+            self._gone = self._gone or asyncio.Event()
             await self._gone.wait()
 
     def abort_transport(self) -> None:
@@ -180,7 +184,8 @@ class Channel(asyncio.BufferedProtocol):
         uvloop doesn't call ``connection_lost`` for a connection whose opening was cancelled.
         """
         self._transport = None
-        self._gone.set()
+        if self._gone is not None:
+            self._gone.set()
 
     # What the loop calls
 
@@ -254,7 +259,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
-        self._gone.set()
+        if self._gone is not None:
+            self._gone.set()
         self.connection.lost(exc)
         self._transport = None
         self._settle()
@@ -276,7 +282,7 @@ class Channel(asyncio.BufferedProtocol):
                 self.owner.channel_closed(self)
             return
         self.flush()
-        if connection.versions is not None:
+        if self._negotiated is not None and connection.versions is not None:
             self._negotiated.set()
         if not self._reported_ready and connection.state is _READY:
             self._reported_ready = True
