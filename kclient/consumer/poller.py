@@ -130,8 +130,8 @@ class Poller:
                     await self._bad_records.settle()
                 else:
                     in_time = await self._wait(started + timeout)
-                self._check()
                 self._polled_records.go_on()
+                self._check()
                 if not in_time:
                     return []
         finally:
@@ -163,8 +163,8 @@ class Poller:
                     await asyncio.sleep(0)  # all were skipped: other tasks must get on, too
                 else:
                     await self._wait(float("inf"))
-                self._check()
                 self._polled_records.go_on()
+                self._check()
         finally:
             self._polled_records.end()
 
@@ -262,8 +262,8 @@ class Poller:
                 if columns.builder.num_rows:
                     break
                 in_time = await self._wait(started + timeout)
-                self._check()
                 self._polled_records.go_on()
+                self._check()
                 if not in_time:
                     break
         finally:
@@ -271,6 +271,8 @@ class Poller:
         rows = columns.builder.num_rows
         if rows:
             self._polled_records.give()
+        else:
+            self._polled_records.go_on()
         try:
             made = columns.to_record_batch()
         except MemoryError:
@@ -405,8 +407,8 @@ class Poller:
     async def _wait(self, deadline: float) -> bool:
         """Wait until there may be something to take; False once ``deadline`` has passed.
 
-        Either way an error may have come, and what was passed over before is finished: the caller
-        checks, and goes on.
+        Either way what was passed over before is finished, and an error may have come: the caller
+        goes on, and checks.
         """
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()

@@ -112,9 +112,13 @@ class PolledRecords:
         self._came.notify()
 
     def go_on(self) -> None:
-        """Continue the call: records that were skipped meanwhile were not returned."""
+        """Continue the call, or end it without records: what it passed over is finished.
+
+        Not where another task's call has returned records meanwhile: those aren't.
+        """
         self.settle()
-        self._subscription.on_poll()
+        if not self.outstanding:
+            self._subscription.on_poll()
 
     def end(self) -> None:
         """End the call that ``begin`` began."""

@@ -36,8 +36,8 @@ class Subscription:
             assigned.
         grouped: The group's coordinator may know where to begin, or assigns the partitions itself.
         expecting: Partitions may come: of topics that are subscribed to in a group.
-        poll_count: Counts the calls of the application; records returned before the latest one are
-            finished.
+        poll_count: Counts the calls of the application, and each wait in one of them; records
+            returned before the latest one are finished.
         recall: Gives back records that were taken and not returned yet. Called before a position is
             set: what was taken for the old one must not be returned after that.
         get: The state of a partition; None if it isn't assigned.

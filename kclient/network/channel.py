@@ -259,10 +259,10 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
+        self._transport = None
         if self._gone is not None:
             self._gone.set()
         self.connection.lost(exc)
-        self._transport = None
         self._settle()
 
     # Consequences
@@ -284,6 +284,7 @@ class Channel(asyncio.BufferedProtocol):
         self.flush()
         if self._negotiated is not None and connection.versions is not None:
             self._negotiated.set()
+            self._negotiated = None
         if not self._reported_ready and connection.state is _READY:
             self._reported_ready = True
             self.owner.channel_ready(self)

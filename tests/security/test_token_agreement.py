@@ -34,7 +34,7 @@ HOUR = 3_600_000
 DAY, WEEK = 24 * HOUR, 7 * 24 * HOUR
 FIRST_WITH_OWNERS = 3
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-SHORT = 3000
+SHORT = 5000
 """Milliseconds that a token lives that is to expire; on a busy machine, too, it is used before."""
 
 

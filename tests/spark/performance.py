@@ -6,7 +6,8 @@
 Each row runs the variants one after the other in each round, in turns; the first two rounds warm up
 and are dropped. Medians of the rest, and of the ratios of each round. The tuned settings of the
 connector are its best of those measured; its defaults wait a second for nothing. With ``--tcp``
-Spark speaks with its Python workers as it does by default.
+Spark speaks with its Python workers as it does by default. The row ``planning`` is about the
+driver: the CPU of planning a task for each of 1,000 partitions, its first plan included.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import pyarrow
 import pyspark.sql.datasource as api
 
 from kclient import Admin, NewTopic, Producer
+from kclient.spark import KafkaDataSource
 from kclient.spark.columns import ROWS, arrow_schema, ddl
 from tests.spark.connector import connector_jars
 from tests.spark.session import WORKERS, spark_session
@@ -41,6 +43,7 @@ TUNED = {
 PARTITIONS = 4
 WARM_UP = 2
 MICRO_BATCH = 50_000
+MANY_PARTITIONS = 1000
 
 
 class ReadyBatches(api.DataSource):
@@ -245,6 +248,23 @@ class Bench:
             parts.append(f"{statistics.median(ratios):.2f}x of {other}")
         print(f"{name}: {', '.join(parts)}", flush=True)
 
+    def planning(self, topic: str) -> None:
+        """Print the CPU of planning, by offsets and by time, without Spark's worker around it."""
+        schema = self.frame("kclient", topic, 0).schema
+        for name, more in (("offsets", {}), ("a time", {"startingTimestamp": "1"})):
+            times = []
+            for _ in range(self._rounds):
+                options = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic, **more}
+                begun = time.process_time()
+                tasks = KafkaDataSource(options).reader(schema).partitions()
+                times.append(time.process_time() - begun)
+                assert len(tasks) == MANY_PARTITIONS, len(tasks)
+            print(
+                f"planning of {MANY_PARTITIONS} partitions by {name}: "
+                f"{max(times):.2f} s of CPU at most, median {statistics.median(times):.2f} s",
+                flush=True,
+            )
+
 
 def main() -> int:
     """The command line."""
@@ -292,6 +312,7 @@ def main() -> int:
         "partitions": lambda: bench.row(
             "sum of 100 partitions", bench.total, topic(given.records, 100), given.records, both
         ),
+        "planning": lambda: bench.planning(topic(10 * MANY_PARTITIONS, MANY_PARTITIONS)),
         "large": lambda: bench.row(
             "sum of 4x", bench.total, topic(4 * given.records), 4 * given.records, both
         ),

@@ -24,30 +24,34 @@ def test_a_clock_reads_the_loop_that_runs() -> None:
         assert 0 >= asyncio.run(gap()) > -1
 
 
-def test_a_bound_clock_reads_where_its_loop_reads() -> None:
-    async def bound() -> SystemClock:
-        clock = SystemClock()
-        clock.bind_to_loop()
-        return clock
+async def bound_clock() -> SystemClock:
+    clock = SystemClock()
+    clock.bind_to_loop()
+    return clock
 
+
+def test_a_bound_clock_reads_where_its_loop_reads() -> None:
     loop = asyncio.SelectorEventLoop()
     try:
-        assert loop.run_until_complete(bound()).now is time.monotonic
+        assert loop.run_until_complete(bound_clock()).now is time.monotonic
     finally:
         loop.close()
 
 
-@pytest.mark.parametrize("of", ["instance", "class"])
-async def test_a_bound_clock_follows_a_loop_with_a_time_of_its_own(
+@pytest.mark.parametrize("of", ["loop", "its class", "asyncio's base class"])
+def test_a_bound_clock_follows_a_loop_with_a_time_of_its_own(
     monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
-    if of == "instance":
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 42.0)
+    loop = asyncio.SelectorEventLoop()
+    if of == "loop":
+        monkeypatch.setattr(loop, "time", lambda: 42.0)
     else:
-        monkeypatch.setattr(type(asyncio.get_running_loop()), "time", lambda loop: 42.0)
-    clock = SystemClock()
-    clock.bind_to_loop()
-    assert clock.now() == 42.0
+        owner = type(loop) if of == "its class" else asyncio.BaseEventLoop
+        monkeypatch.setattr(owner, "time", lambda loop: 42.0)
+    try:
+        assert loop.run_until_complete(bound_clock()).now() == 42.0
+    finally:
+        loop.close()
 
 
 async def test_a_started_client_has_a_bound_clock() -> None:

@@ -30,6 +30,11 @@ async def by_poll_arrow(consumer: Any, timeout: float) -> int:
     return rows
 
 
+async def by_poll_arrow_to_the_end(consumer: Any, timeout: float) -> int:
+    rows: int = (await consumer.poll_arrow(timeout=timeout, until={P: 2})).num_rows
+    return rows
+
+
 async def committed_after(
     cluster: Cluster, take: Callable[[Any, float], Awaitable[int]], again: float, **settings: Any
 ) -> int:
@@ -39,8 +44,13 @@ async def committed_after(
     assert len(await consumer.poll(1, timeout=10.0)) == 1
     assert await take(consumer, again) == 0
     await consumer.close()
+    return await committed(cluster)
+
+
+async def committed(cluster: Cluster) -> int:
     async with kclient.Consumer(cluster.bootstrap, group=GROUP) as other:
-        return int((await other.committed([P]))[P].offset)
+        found = (await other.committed([P]))[P]
+        return 0 if found is None else int(found.offset)
 
 
 async def one_good_one_bad(cluster: Cluster) -> None:
@@ -72,13 +82,17 @@ def test_a_dead_letter_is_not_sent_again_after_a_restart() -> None:
                     "bad_records": kclient.DeadLetters("dead", producer),
                 }
                 assert await committed_after(cluster, by_poll, 0.5, **settings) == 2
+                async with kclient.Consumer(
+                    cluster.bootstrap, T, group=GROUP, **QUIET, **settings
+                ) as again:
+                    assert not await again.poll(timeout=1.0)
             assert cluster.end_offset("dead") == 1
 
     run_virtually(main())
 
 
 @pytest.mark.parametrize("again", [0.0, 0.5])
-@pytest.mark.parametrize("take", [by_poll, by_poll_arrow])
+@pytest.mark.parametrize("take", [by_poll, by_poll_arrow, by_poll_arrow_to_the_end])
 def test_a_transactions_marker_is_committed_by_a_close_after_an_empty_poll(
     take: Callable[[Any, float], Awaitable[int]], again: float
 ) -> None:
@@ -90,6 +104,22 @@ def test_a_transactions_marker_is_committed_by_a_close_after_an_empty_poll(
                     await producer.send(T, b"1")
             settings = {"isolation_level": "read_committed"}
             assert await committed_after(cluster, take, again, **settings) == 2
+
+    run_virtually(main())
+
+
+def test_an_empty_poll_finishes_no_records_that_another_task_got_meanwhile() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster, kclient.Producer(cluster.bootstrap) as producer:
+            cluster.create_topic(T, partitions=1)
+            consumer: Any = kclient.Consumer(cluster.bootstrap, T, group=GROUP, **QUIET)
+            await consumer.start()
+            polls = [asyncio.create_task(consumer.poll(timeout=20.0)) for _ in range(2)]
+            await asyncio.sleep(5.0)
+            await producer.send(T, b"1")
+            assert sorted(map(len, await asyncio.gather(*polls))) == [0, 1]
+            await consumer.close()
+            assert await committed(cluster) == 0
 
     run_virtually(main())
 
