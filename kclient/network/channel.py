@@ -71,7 +71,7 @@ class Channel(asyncio.BufferedProtocol):
         self.host = ""
         self.renew_at = math.inf
         self.session_ends_at = math.inf
-        # Made by whoever waits, which is rare: an event takes 0.8 KiB.
+        # Made by the caller that waits, which is rare: an event takes 0.8 KiB.
         self._negotiated: asyncio.Event | None = None
         self._gone: asyncio.Event | None = None
         self._now = now
