@@ -408,7 +408,7 @@ class Poller:
         """Wait until there may be something to take; False once ``deadline`` has passed.
 
         Either way what was passed over before is finished, and an error may have come: the caller
-        goes on, and checks.
+        calls ``go_on`` and ``_check``.
         """
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()

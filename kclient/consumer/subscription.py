@@ -36,8 +36,8 @@ class Subscription:
             assigned.
         grouped: The group's coordinator may know where to begin, or assigns the partitions itself.
         expecting: Partitions may come: of topics that are subscribed to in a group.
-        poll_count: Counts the calls of the application, and each wait in one of them; records
-            returned before the latest one are finished.
+        poll_count: Counts the calls of the application, and waits in them while no records are
+            outstanding; records returned before the latest one are finished.
         recall: Gives back records that were taken and not returned yet. Called before a position is
             set: what was taken for the old one must not be returned after that.
         get: The state of a partition; None if it isn't assigned.
@@ -417,7 +417,7 @@ class Subscription:
         self._said[state] = self.poll_count
 
     def on_poll(self) -> None:
-        """Count a call of the application: all records returned before are finished."""
+        """Count a call, or a wait in one: all records returned before are finished."""
         self.poll_count += 1
 
     def finish_all(self) -> None:
